@@ -21,7 +21,7 @@ export const pause = (clock: Clock, delayMs: number): Promise<void> =>
 /** Lets other work of the event loop have its turn. */
 export const nextTurn = (): Promise<void> => new Promise((resume) => setImmediate(resume));
 
-/** 24.8 days. With a longer delay `setTimeout` does not wait at all. */
+/** 24.8 days. With a longer delay `setTimeout` does not wait at all, so `realClock` ends a longer delay after this time. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export const realClock: Clock = {

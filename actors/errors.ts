@@ -50,8 +50,9 @@ const OWN = fileURLToPath(new URL("..", import.meta.url));
 
 /** The innermost call outside of Bunraku's own code, as " (FILE:LINE:COLUMN)"; an empty text if all calls are Bunraku's. */
 export function placeOf(error: unknown): string {
-  // Errors of Bun's parser and linker have a position; other errors have a stack.
-  const { position } = error as { position?: { file: string; line: number; column: number } };
+  // Errors of Bun's parser and linker have a position; other errors have a stack. Code may also throw undefined or null.
+  const position = (error as { position?: { file: string; line: number; column: number } } | null | undefined)
+    ?.position;
   if (position?.file) return ` (${fromHere(position.file)}:${position.line}:${position.column})`;
   const calls = stackOf(error).matchAll(/(?:\(|at (?:async )?)(\/[^()\n]+):(\d+):(\d+)\)?$/gm);
   const outside = calls.find(([, file]) => !file!.startsWith(OWN));

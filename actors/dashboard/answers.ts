@@ -129,14 +129,13 @@ export type WrittenToken = z.infer<typeof WrittenToken>;
 export const EpisodeAnswer = z.strictObject({
   summary: EpisodeSummary,
   row: EpisodeRow,
-  prompts: z
-    .array(z.string())
-    .nullable()
-    .describe("New text before each reply, in the policy's chat template; or null"),
+  prompts: z.array(z.string()).nullable().describe("New text before each reply, in the policy's chat template"),
   written: z
     .array(z.array(WrittenToken))
     .nullable()
-    .describe("Tokens of each reply; both are null if the tokenizer is unknown"),
+    .describe(
+      "Tokens of each reply; `prompts` and `written` are null if the tokenizer is unknown, or if the episode was not played",
+    ),
 });
 export type EpisodeAnswer = z.infer<typeof EpisodeAnswer>;
 

@@ -20,7 +20,7 @@ import { cursorText } from "./stream.ts";
 
 export interface ApiContext {
   readonly store: Store;
-  /** Reads how this run was started, and the run's config. @throws {Error} if the file of starts cannot be read */
+  /** The starts of the run, read anew at each call, and the config with which this context was made. @throws {Error} if the starts cannot be read */
   readonly setup: () => answers.SetupAnswer;
   readonly play: answers.PlayAnswer;
   /** Tokenizer and chat template of this run's policy; null if unknown. */

@@ -107,8 +107,8 @@ const RUNS_OPEN_MAX = 8;
 
 interface OpenRun {
   readonly routes: Hono;
-  /** The inode number of the run's file. No other file has this number while the run is open. */
-  readonly inode: number | undefined;
+  /** See `versionOf`. */
+  readonly version: string;
   close(): void;
 }
 
@@ -116,14 +116,20 @@ interface OpenRun {
  * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
  *
  * - At most `RUNS_OPEN_MAX` runs are open. To open a further run, this function closes the run that has been open longest.
- * - If a request names an open run whose file is gone or replaced, this function closes the run, and opens the new file if there is one.
+ * - If a request names an open run whose record or config is gone or replaced, this function closes the run, and opens the new files if
+ *   there are any. A resume may replace the config.
  *
  * @returns a function that takes a run's name and returns the run's pages, or null if there is no such run. The function throws if the run
  * cannot be read
  */
 function otherRuns(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">): (name: string) => Hono | null {
   const open = new Map<string, OpenRun>();
-  const inodeOf = (name: string) => statSync(join(nearby.parent, name, "run.sqlite"), { throwIfNoEntry: false })?.ino;
+  /** The inode numbers of the run's record and config, and the time of the config. While the run is open, no other record has its inode number. */
+  const versionOf = (name: string) => {
+    const stats = (file: string) => statSync(join(nearby.parent, name, file), { throwIfNoEntry: false });
+    const config = stats("config.json");
+    return [stats("run.sqlite")?.ino, config?.ino, config?.mtimeMs].join(" ");
+  };
   const close = (name: string) => {
     open.get(name)?.close();
     open.delete(name);
@@ -133,8 +139,9 @@ function otherRuns(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">
   });
   return (name) => {
     const known = open.get(name);
-    if (known !== undefined && known.inode === inodeOf(name)) return known.routes;
+    if (known !== undefined && known.version === versionOf(name)) return known.routes;
     close(name);
+    const version = versionOf(name);
     const store = nearby.open(name);
     if (store === null) return null;
     const closing = new AbortController();
@@ -142,10 +149,10 @@ function otherRuns(nearby: NearbyRuns, shared: Omit<RunRoutesOptions, "context">
       const folder = join(nearby.parent, name);
       const context = { store, ...apiContextOf(readRunConfig(folder), folder) };
       const routes = new Hono().route("/", runRoutes({ ...shared, context, signal: closing.signal }));
-      for (const first of [...open.keys()].slice(0, open.size + 1 - RUNS_OPEN_MAX)) close(first);
+      for (const first of [...open.keys()].slice(0, Math.max(0, open.size + 1 - RUNS_OPEN_MAX))) close(first);
       open.set(name, {
         routes,
-        inode: inodeOf(name),
+        version,
         close() {
           closing.abort();
           store.close();

@@ -81,10 +81,17 @@ export const EpisodeId = z.coerce.number().int().positive();
 /** "points.events.episodes", as in /api/run and in the ids of the stream's messages. */
 export const CursorText = z.string().regex(/^\d{1,15}\.\d{1,15}\.\d{1,15}$/, "a cursor is three counts, as 120.4.31");
 
-/** The fault of the first empty parameter; null if no parameter is empty. An empty text would count as the number 0. */
-export function emptyParameter(query: Readonly<Record<string, string>>): string | null {
-  const empty = Object.keys(query).find((name) => query[name]!.trim() === "");
-  return empty === undefined ? null : `query.${empty.slice(0, 100)}: is empty; give it a value, or leave it out`;
+/**
+ * The fault of the first parameter that is empty, or that the query has several times; null if there is none. An empty text would count as
+ * the number 0.
+ */
+export function parameterFault(query: Readonly<Record<string, readonly string[]>>): string | null {
+  for (const [name, values] of Object.entries(query)) {
+    const at = `query.${name.slice(0, 100)}`;
+    if (values.length > 1) return `${at}: has ${values.length} values; give one`;
+    if (values[0]!.trim() === "") return `${at}: is empty; give it a value, or leave it out`;
+  }
+  return null;
 }
 
 /** The faults of a query, as one line of bounded length. */

@@ -20,7 +20,7 @@ import { EpisodesPage } from "./pages/episodes.tsx";
 import { RunPage } from "./pages/run.tsx";
 import { SettingsPage } from "./pages/settings.tsx";
 import { EmptyPage } from "./pages/shell.tsx";
-import { CursorText, emptyParameter, faults } from "./queries.ts";
+import { CursorText, faults, parameterFault } from "./queries.ts";
 import { addRating, NewRating, RATINGS_MAX } from "./ratings.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
 
@@ -86,8 +86,8 @@ export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): 
 }
 
 async function answer(c: Context, route: ApiRoute, api: ApiContext, reads: ReadQueue): Promise<Response> {
-  const empty = emptyParameter(c.req.query());
-  if (empty !== null) return c.json({ error: empty }, 400);
+  const fault = parameterFault(c.req.queries());
+  if (fault !== null) return c.json({ error: fault }, 400);
   const query = route.query.safeParse(c.req.query());
   if (!query.success) return c.json({ error: faults(query.error) }, 400);
   const [part = ""] = Object.values(c.req.param());

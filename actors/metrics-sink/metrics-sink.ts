@@ -1,6 +1,6 @@
 /**
  * Metrics sink: stores the metrics, events and finished episodes that the learner sends, and the supervisor's reports of all actors. The
- * sink interprets only two metrics: the count of updates and the processor time.
+ * sink interprets only three metrics: the counts of updates and of roll-backs, and the processor time.
  *
  * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. If a write fails, the sink answers
  *   `failed` ("capacity"); then the learner keeps the rows and asks again. If the store can never take the rows, the sink answers `failed`
@@ -13,6 +13,7 @@ import { SQLiteError } from "bun:sqlite";
 import type { Clock } from "../clock.ts";
 import { EVENT_KINDS, isMetricName, type MetricName } from "../metrics/metrics.ts";
 import type { ActorView, Answer, AnswerTo, Ask, Messages, Tell } from "../protocol.ts";
+import { ENDS } from "../record/newest-update.ts";
 import type { HostHandler } from "../transport/handshake.ts";
 import { failed, notTaken, refused } from "../transport/refusals.ts";
 import type { Peer } from "../transport/transport.ts";
@@ -25,7 +26,7 @@ export interface MetricsSinkOptions {
   readonly clock: Clock;
   readonly flushMs: number;
   readonly waitingMax: number;
-  /** Number of updates that the run had made before this sink began; default 0. */
+  /** The update at which the record ended before this sink began; default 0. */
   readonly updates?: number;
 }
 
@@ -37,7 +38,6 @@ export class MetricsSink implements HostHandler {
   #actors: readonly ActorView[] | null = null;
   readonly #unknownNames = new Set<string>();
   #cancelFlush: (() => void) | null = null;
-  #stepLast = 0;
   #update: number;
   #failing = false;
   #dropped = 0;
@@ -91,9 +91,7 @@ export class MetricsSink implements HostHandler {
   }
 
   #takeMetrics({ actor, step, values }: Messages["metrics"]): void {
-    this.#stepLast = Math.max(this.#stepLast, step);
-    const updates: MetricName = "total/updates";
-    if (updates in values) this.#update = step;
+    if (ENDS.some((name) => name in values)) this.#update = step;
     const known = Object.entries(values).filter(([name]) => isMetricName(name));
     const points = known.map(([name, value]) => ({ name, actor, step, value }));
     const events = Object.keys(values)
@@ -163,7 +161,7 @@ export class MetricsSink implements HostHandler {
     if (dropped > 0) {
       const { actor } = this.#options;
       const name: MetricName = "sink/dropped_messages";
-      points.push({ name, actor, step: this.#stepLast, value: this.#dropped });
+      points.push({ name, actor, step: this.#update, value: this.#dropped });
       const text = `${dropped} metrics and events were dropped while the store could not be written`;
       events.push({ actor, level: "warning", kind: "dropped", text });
     }

@@ -6,6 +6,7 @@ import { apiContextOf } from "../dashboard/api-of-run.ts";
 import { serveDashboard } from "../dashboard/serve.ts";
 import { describeError } from "../errors.ts";
 import { envsText } from "../play/envs-of-run.ts";
+import { ENDS } from "../record/newest-update.ts";
 import { EventFiles } from "../record/tensorboard.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { notTaken } from "../transport/refusals.ts";
@@ -19,7 +20,7 @@ const FLUSH_MS = 200;
 export interface OpenedStore {
   readonly store: Pick<Store, "write">;
   readonly url: string;
-  /** Number of updates whose metrics the store has. */
+  /** The update at which the record ends; 0 before the first update. */
   readonly updates: number;
   close(): Promise<void>;
 }
@@ -38,7 +39,10 @@ export const metricsSink = {
     const { actor, run, folder, clock, log, meter, transport, listen } = context;
     const { store, url, updates, close } = await ports.openStore(config, context);
     const sink = new MetricsSink({ store, actor, clock, updates, flushMs: FLUSH_MS, waitingMax: ports.waitingMax });
-    const listener = await transport.listen(listen, welcoming(run, sink));
+    const listener = await transport.listen(listen, welcoming(run, sink)).catch(async (error: unknown) => {
+      await close();
+      throw error;
+    });
     meter.depth("queue/messages", () => sink.waiting);
     return {
       url: listener.address,
@@ -65,15 +69,19 @@ async function openStore(config: RunConfig, { run, folder, clock, log }: ActorCo
     durability: checkpoint.durability,
     wallClock: Date.now,
   });
-  const page = await serveDashboard({ shown: { store, ...apiContextOf(config, folder) }, ...metrics, clock });
+  const shown = { store, ...apiContextOf(config, folder) };
+  const page = await serveDashboard({ shown, ...metrics, clock }).catch((error: unknown) => {
+    // A run on one thread goes on, so it must not leave the file open.
+    store.close();
+    throw error;
+  });
   store.startSession({ name: run, env: envsText(config), updates: learner.updates, seed });
   if (metrics.tensorboard) followStore(store, folder, (text) => log.error("tensorboard", text));
   log.info("page", page.url);
-  const made = store.latest().filter(({ name }) => name === "total/updates");
   return {
     store,
     url: page.url,
-    updates: Math.max(0, ...made.map(({ step }) => step)),
+    updates: store.newestStep(ENDS) ?? 0,
     async close() {
       await page.stop();
       store.close();

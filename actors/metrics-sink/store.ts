@@ -104,13 +104,14 @@ export class Store {
       const found = unchecked ? "ok" : (this.#db.query("PRAGMA quick_check(1)").values()[0]![0] as string);
       if (found !== "ok") throw new Error(`${found.replaceAll("\n", " ")}${DAMAGED}`);
       this.isCurrent = schemaOf(this.#db) >= READABLE_SCHEMA || !readOnly;
+      if (!readOnly) {
+        this.#db.run(`PRAGMA synchronous = ${durability}`);
+        migrate(this.#db);
+      }
     } catch (error) {
       opened?.close();
       throw new Error(`cannot open ${path}: ${faultOf(error)}`, { cause: error });
     }
-    if (readOnly) return;
-    this.#db.run(`PRAGMA synchronous = ${durability}`);
-    migrate(this.#db);
     if (bytesMax !== undefined) this.#db.run(`PRAGMA max_page_count = ${Math.floor(bytesMax / PAGE_BYTES)}`);
   }
 

@@ -136,8 +136,11 @@ function nullOnError<T>(read: () => T): T | null {
  */
 export function energyReader(root = "/sys/class/powercap"): () => number | null {
   const number = (path: string) => nullOnError(() => Number(readFileSync(path, "utf8")));
-  // Reads whole packages only: "intel-rapl:0:1" is a part of the package "intel-rapl:0".
-  const names = (nullOnError(() => readdirSync(root)) ?? []).filter((name) => /^intel-rapl:\d+$/.test(name));
+  // Reads whole packages only. "intel-rapl:0:1" is a part of the package "intel-rapl:0". The zone "psys" is the whole platform, with its packages.
+  const isPackage = (zone: string) =>
+    /^intel-rapl:\d+$/.test(zone) &&
+    nullOnError(() => readFileSync(join(root, zone, "name"), "utf8"))?.startsWith("package") === true;
+  const names = (nullOnError(() => readdirSync(root)) ?? []).filter(isPackage);
   const packages = names.flatMap((name) => {
     const path = join(root, name, "energy_uj");
     const last = number(path);

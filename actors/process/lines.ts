@@ -16,5 +16,7 @@ export async function* linesOf(
       rest = "";
     }
   }
+  // The stream may end within a character.
+  rest += decoder.decode();
   if (rest !== "") yield rest;
 }

@@ -61,7 +61,11 @@ export interface Thread<M extends Methods> {
   stop(): void;
 }
 
-/** Starts `entry` as a worker that serves `M`. @param failed  called when the thread dies; every open call and every later call rejects */
+/**
+ * Starts `entry` as a worker that serves `M`.
+ *
+ * @param failed  called once if the thread ends by itself; every open call and every later call then rejects. Not called after `stop`
+ */
 export function startThread<M extends Methods>(
   entry: URL,
   failed: (error: Error) => void,
@@ -98,7 +102,8 @@ export function startThread<M extends Methods>(
   worker.onerror = ({ message }) => fail(uncaught(message));
   worker.addEventListener("close", (event) => {
     const { code } = event as unknown as { code: number };
-    if (code !== 0) fail(new Error(`a compute thread ended with code ${code}`));
+    // A thread that was stopped, or whose error `onerror` got, has rejected its calls already.
+    if (gone === null) fail(new Error(`a compute thread ended with code ${code}`));
   });
   const methods = new Proxy({} as Remote<M>, {
     get: (_, method: string) => {

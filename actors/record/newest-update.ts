@@ -5,7 +5,7 @@ import type { Point } from "../metrics-sink/records.ts";
 import type { Store } from "../metrics-sink/store.ts";
 
 /** Every update writes `total/updates` last. A roll-back writes `health/rollbacks` at the update to which the run goes back. */
-const ENDS: readonly MetricName[] = ["total/updates", "health/rollbacks"];
+export const ENDS: readonly MetricName[] = ["total/updates", "health/rollbacks"];
 
 /** The update at which the record ends; infinity before the first update. */
 export const newestUpdate = (store: Pick<Store, "newestStep">): number =>

@@ -1,5 +1,5 @@
 /** Reads the record of a run in pages of rows. Lists begin with the oldest row. The run may still write to the record. */
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Series, StoredEvent } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
@@ -80,7 +80,8 @@ function backwards<T extends { readonly id: number }, K>(
 
 /** @returns text that ends an error message and names a run in the folder; empty if the folder holds no run */
 export function runsWithin(folder: string): string {
-  const names = existsSync(folder) ? readdirSync(folder, { withFileTypes: true }) : [];
+  const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true;
+  const names = isFolder ? readdirSync(folder, { withFileTypes: true }) : [];
   const runs = names.filter((entry) => entry.isDirectory() && existsSync(join(folder, entry.name, "config.json")));
   const first = runs.map(({ name }) => name).sort()[0];
   return first === undefined ? "" : `; the folder holds runs: name one, such as ${join(folder, first)}`;

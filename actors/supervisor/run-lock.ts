@@ -45,10 +45,18 @@ function busy(folder: string, db: Database): string {
   return `${folder} is in use by ${who}; stop that process first`;
 }
 
-/** The process that holds the lock, or just held it; null until the first process that locks this folder has written its pid. */
+/**
+ * The process that holds the lock, or just held it; null until the first process that locks this folder has written its pid, and while a
+ * process writes its pid.
+ */
 function holderOf(db: Database): { pid: number; since: string } | null {
-  const isThere = db.query("SELECT name FROM sqlite_master WHERE name = 'holder'").get() !== null;
-  return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;
+  try {
+    const isThere = db.query("SELECT name FROM sqlite_master WHERE name = 'holder'").get() !== null;
+    return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;
+  } catch (error) {
+    if (error instanceof SQLiteError && error.code === "SQLITE_BUSY") return null;
+    throw error;
+  }
 }
 
 const unusable = (folder: string, file: string, error: SQLiteError): string =>

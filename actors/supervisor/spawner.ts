@@ -36,7 +36,7 @@ const LAST_LINES_MS = 200;
 /** The spawner splits a line with more characters than this: it does not wait for the line's end, and the rest becomes the next line. */
 const LINE_MAX = 1 << 16;
 
-/** Settings of Bun in an actor's process. A variable of the user's environment overrides each. */
+/** Settings of Bun in an actor's process. A variable of the user's environment overrides the setting of the same name. */
 const BUN_SETTINGS = {
   // JavaScriptCore's last compiler, FTL, compiles a function after ten times as much use as by default. At the default, FTL takes a tenth of the
   // CPU time of a run of half a minute. A longer run still compiles its most frequent functions.

@@ -73,6 +73,22 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
     await stage.waitForCount('#groups button[aria-pressed="true"]', 1);
   });
 
+  test("reads the batch again, if the server could not give it", async () => {
+    const of = (update: number, member: number) =>
+      playedRow({ episode: `u${update}.g0.m${member}`, purpose: "train", version: update, member, layoutSeed: update });
+    await stage.run.episodes([of(4, 0), of(4, 1), of(5, 0)]);
+    await stage.open("episodes");
+    await stage.waitForText("#groups-title", "Groups of u5");
+    const busy = { status: 503, json: { error: "16 requests wait already" } };
+    await stage.page.route("**/api/episodes?purpose=train*", (route) => route.fulfill(busy), { times: 1 });
+    await stage.page.locator("#episode-list button").nth(1).click();
+    await stage.waitForText("#episode", "16 requests wait already");
+    await stage.page.locator("#episode-list button").nth(2).click();
+    await stage.waitForText("#groups-title", "Groups of u4");
+    await stage.waitForCount("#groups tbody button", 2);
+    stage.complaints = stage.complaints.filter((text) => !text.includes("503"));
+  });
+
   test("takes a rating of an episode and a note on a turn, and shows them again", async () => {
     await stage.run.episodes([playedRow({ episode: "a", layoutSeed: 111 }, true)]);
     await stage.open("episodes");
@@ -126,6 +142,26 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
     await stage.waitForText("#list-note", "1 newer episode; on the first page");
   });
 
+  test("goes one page for two clicks before the page is there, and never before the first", async () => {
+    await stage.run.episodes(Array.from({ length: 120 }, (_, i) => playedRow({ episode: `e${i}`, layoutSeed: i })));
+    await stage.open("episodes");
+    await stage.waitForCount("#episode-list button", 50);
+    const clickTwice = (button: string) =>
+      stage.page.locator(button).evaluate((element: { click(): void }) => {
+        element.click();
+        element.click();
+      });
+    await clickTwice("#older");
+    await stage.waitForText("#list-note", "page 2, newest first");
+    await clickTwice("#newer");
+    await stage.waitForText("#list-note", /^newest first/);
+    await stage.page.locator("#older").click();
+    await stage.waitForText("#list-note", "page 2, newest first");
+    await stage.page.locator("#older").click();
+    await stage.waitForText("#list-note", "page 3, newest first");
+    await stage.waitForCount("#episode-list button", 20);
+  });
+
   test("replays an episode with the env's own code, action by action, to the recorded end", async () => {
     const row = recordedRow({ babble: 0, ticket: { ...board, episode: "good", version: 9 } });
     await stage.run.episodes([row]);
@@ -173,12 +209,75 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
     expect(endOf(good)).not.toBe(endOf(bad));
   });
 
+  test("shows the comparison that was chosen last, and says why one cannot be shown", async () => {
+    const other = (version: number) =>
+      recordedRow({ babble: 1, ticket: { ...board, episode: `e${version}`, version } });
+    const good = recordedRow({ babble: 0, ticket: { ...board, episode: "good", version: 9 } });
+    await stage.run.episodes([other(1), other(2), good]);
+    await stage.open("episodes");
+    const select = stage.page.locator(".choices select").first();
+    const slow = Promise.withResolvers<void>();
+    await stage.page.route("**/api/episodes/2?*", async (route) => {
+      await slow.promise;
+      await route.continue();
+    });
+    await select.selectOption({ index: 1 });
+    await select.selectOption({ index: 2 });
+    await stage.waitForText(".pane:nth-child(2) h4", "version 1");
+    const late = stage.page.waitForResponse("**/api/episodes/2?*");
+    slow.resolve();
+    await (await late).finished();
+    await stage.page.evaluate("new Promise(requestAnimationFrame)");
+    expect(await stage.text(".pane:nth-child(2) h4")).toContain("version 1");
+    await stage.page.route("**/api/episodes/2?*", (route) =>
+      route.fulfill({ status: 404, json: { error: "no episode 2; /api/episodes lists them" } }),
+    );
+    await select.selectOption({ index: 1 });
+    await stage.waitForText(".choices", "no episode 2; /api/episodes lists them");
+    await stage.waitForCount(".pane", 1);
+    stage.complaints = stage.complaints.filter((text) => !text.includes("404"));
+  });
+
+  test("asks again for the envs' code, if the server could not give it", async () => {
+    const row = (episode: string) => recordedRow({ babble: 0, ticket: { ...board, episode } });
+    await stage.run.episodes([row("a"), row("b")]);
+    await stage.page.route("**/assets/replay-code.js", (route) => route.fulfill({ status: 500, body: "" }), {
+      times: 1,
+    });
+    await stage.open("episodes");
+    await stage.waitForText("#episode", "Cannot replay this episode here");
+    await stage.page.locator("#episode-list button").nth(1).click();
+    await stage.waitForText(".replay", "replayed here: the same as recorded");
+    stage.complaints = stage.complaints.filter((text) => !text.includes("500"));
+  });
+
+  test("has no player of an earlier episode, and leaves it no keys, where an episode cannot be shown", async () => {
+    const good = recordedRow({ babble: 0, ticket: { ...board, episode: "good", version: 9 } });
+    await stage.run.episodes([playedRow({ episode: "gone" }), good]);
+    await stage.page.route("**/api/episodes/1?*", (route) =>
+      route.fulfill({ status: 404, json: { error: "no episode 1; /api/episodes lists them" } }),
+    );
+    await stage.open("episodes");
+    await stage.waitForText(".replay", "replayed here: the same as recorded");
+    const takesKey = () =>
+      stage.page.evaluate<boolean>(
+        `!document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "End", bubbles: true, cancelable: true }))`,
+      );
+    expect(await takesKey()).toBe(true);
+    await stage.page.locator("#episode-list button").nth(1).click();
+    await stage.waitForText("#episode", "no episode 1; /api/episodes lists them");
+    expect(await takesKey()).toBe(false);
+    stage.complaints = stage.complaints.filter((text) => !text.includes("404"));
+  });
+
   test("lets a person take over and play on by hand, with the arrow keys", async () => {
     const row = recordedRow({ babble: 0, ticket: { ...board, episode: "good" } });
     await stage.run.episodes([row]);
     await stage.open("episodes");
     await stage.page.getByText("Take over").click();
     await stage.waitForText(".hand .caption", "10 actions left");
+    await stage.page.getByText("Play", { exact: true }).click();
+    expect(await stage.page.locator(".controls").textContent()).not.toContain("Pause");
     for (const action of actionsOf(row)) await stage.page.keyboard.press(`Arrow${action}`);
     await stage.waitForText(".hand .caption", "solved");
     expect(await shown(1)).toBe(endOf(row));

@@ -100,7 +100,7 @@ export function detailOf(episode: EpisodeAnswer, symbols: Symbols, ...between: r
 
 /** The highest color level. The style sheet makes a color stronger in proportion to the level. */
 const LEVELS = 5;
-/** From this absolute advantage on, the color level is `LEVELS`. */
+/** Each of the `LEVELS` color levels covers an equal part of this absolute advantage. A larger advantage has the highest level. */
 const ADVANTAGE_MAX = 2;
 
 /** The color level: from 0 for a probability above 67 % to `LEVELS` for a probability below 2.7 %. */

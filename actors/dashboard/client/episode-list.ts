@@ -32,6 +32,7 @@ export class EpisodeList {
   #openId: number | null = null;
   /** The query parameter `before` of each page so far. The last value belongs to the page in view. */
   #pages: (number | null)[] = [null];
+  /** The query parameter `before` of the next page; null on the last page, and until the page in view has been read. */
   #next: number | null = null;
   /** Number of the latest request. The list shows only the answer to that request. */
   #requests = 0;
@@ -45,8 +46,12 @@ export class EpisodeList {
     this.#form.addEventListener("submit", (event) => event.preventDefault());
     this.#form.addEventListener("input", () => this.#filterChanged());
     this.#form.addEventListener("reset", () => setTimeout(() => this.#filterChanged()));
-    this.#older.addEventListener("click", () => this.#goTo([...this.#pages, this.#next]));
-    this.#newer.addEventListener("click", () => this.#goTo(this.#pages.slice(0, -1)));
+    this.#older.addEventListener("click", () => {
+      if (this.#next !== null) this.#goTo([...this.#pages, this.#next]);
+    });
+    this.#newer.addEventListener("click", () => {
+      if (this.#pages.length > 1) this.#goTo(this.#pages.slice(0, -1));
+    });
     this.#list.addEventListener("click", ({ target }) => {
       const button = (target as Element).closest("button");
       if (button !== null) this.choose(Number(button.dataset["id"]));
@@ -134,6 +139,7 @@ export class EpisodeList {
 
   #goTo(pages: (number | null)[]): void {
     this.#pages = pages;
+    this.#next = null;
     this.#list.scrollTop = 0;
     void this.load();
   }

@@ -52,7 +52,12 @@ let loading: Promise<ReplayCode> | null = null;
 const playing = read("api/play");
 
 function loadReplayCode(): Promise<ReplayCode> {
-  loading ??= Promise.all([import(REPLAY_CODE), playing]).then(([code, play]) => ({ code, play }));
+  loading ??= Promise.all([import(REPLAY_CODE), playing])
+    .then(([code, play]) => ({ code, play }))
+    .catch((error) => {
+      loading = null;
+      throw error;
+    });
   return loading;
 }
 
@@ -80,7 +85,7 @@ const tokenColors = make(
 );
 
 const groupsCard = byId("groups");
-/** The batch and the policy version of the table of groups. */
+/** The batch and the policy version of the table of groups; "" if the page could not read them. */
 let shownGroups = "";
 
 /** Shows the rewards of an update's episodes: a row for each group, a column for each member. Hides the table for a validation episode. */
@@ -90,7 +95,10 @@ async function showGroups(one: EpisodeSummary): Promise<void> {
   const shown = `${batchOf(one)} ${one.version}`;
   if (shown !== shownGroups) {
     shownGroups = shown;
-    const rows = await episodesOf(one);
+    const rows = await episodesOf(one).catch((error) => {
+      if (shown === shownGroups) shownGroups = "";
+      throw error;
+    });
     if (shown !== shownGroups) return;
     put(byId("groups-title"), `Groups of ${visible(batchOf(one))}, reward of each member`);
     byId("groups-table").replaceChildren(groupTable(rows));
@@ -138,7 +146,11 @@ async function open(id: number): Promise<void> {
     detail.replaceChildren(...detailOf(episode, symbols, ...replay.elements, rating));
     await showGroups(episode.summary);
   } catch (error) {
-    if (openId === id) detail.replaceChildren(make("p", "empty", visible((error as Error).message)));
+    if (openId === id) {
+      player?.pause();
+      player = null;
+      detail.replaceChildren(make("p", "empty", visible((error as Error).message)));
+    }
   }
   detail.scrollTop = 0;
 }

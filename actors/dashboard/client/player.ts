@@ -72,6 +72,10 @@ export class Player {
   readonly #playButton: HTMLButtonElement;
   /** The replay of another episode on the same board, if the person has chosen one. */
   #other: Pane | null = null;
+  /** Why the chosen episode cannot be shown beside this one, or "". */
+  readonly #otherFault = make("span", "bad", "");
+  /** Number of the latest choice of another episode. The player shows only the episode of that choice. */
+  #choices = 0;
   #index = 0;
   #timer: ReturnType<typeof setInterval> | null = null;
   /** The game while a person plays by hand; otherwise null. */
@@ -151,6 +155,7 @@ export class Player {
   }
 
   #toggle(): void {
+    if (this.#manual !== null) return;
     if (this.#timer !== null) {
       this.pause();
       return;
@@ -182,12 +187,22 @@ export class Player {
       select.disabled = others.length === 0;
       if (others.length === 0) select.options[0]!.textContent = "no other episode";
     });
-    return make("label", "", "Compare on this board with: ", select);
+    return make("label", "", "Compare on this board with: ", select, " ", this.#otherFault);
   }
 
   async #compare(summary: EpisodeSummary | null): Promise<void> {
-    const other = summary && (await read(`api/episodes/${summary.id}`));
-    this.#other = other && "turns" in other.row.outcome ? this.#paneOf(other, other.row.outcome) : null;
+    const choice = ++this.#choices;
+    let pane: Pane | null = null;
+    let fault = "";
+    try {
+      const other = summary && (await read(`api/episodes/${summary.id}`));
+      if (other !== null && "turns" in other.row.outcome) pane = this.#paneOf(other, other.row.outcome);
+    } catch (error) {
+      fault = (error as Error).message;
+    }
+    if (choice !== this.#choices) return;
+    this.#other = pane;
+    this.#otherFault.textContent = visible(fault);
     this.#showReplay();
   }
 

@@ -5,6 +5,7 @@ import { beforeEach, describe, expect, spyOn, test } from "bun:test";
 import * as fs from "node:fs";
 import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { saveJson } from "../../../actors/checkpoint/json.ts";
 import { realClock } from "../../../actors/clock.ts";
 import type { RunsAnswer } from "../../../actors/dashboard/answers.ts";
 import { API } from "../../../actors/dashboard/api.ts";
@@ -13,6 +14,7 @@ import { NearbyRuns } from "../../../actors/dashboard/runs.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { actorView, playedRow } from "../metrics-sink/fake-run.ts";
+import { openFilesIn } from "../metrics-sink/open-files.ts";
 import { recordIn } from "../metrics-sink/recorded.ts";
 import { recordedRow } from "../record/recorded-episode.ts";
 import { configOf } from "../training/stage.ts";
@@ -342,12 +344,26 @@ describe("other runs", () => {
     expect((await stage.app.request("/run/same/api/run")).status).toBe(404);
   });
 
+  test("show the settings of a run that was resumed with others", async () => {
+    record("resumed", 0.25, 100);
+    const file = join(root, "resumed", "config.json");
+    for (const updates of [100, 200]) {
+      saveJson(file, { env: { tag: "Bandit" }, learner: { updates } });
+      const { settings } = await json("/run/resumed/api/setup");
+      expect(settings).toContainEqual(expect.objectContaining({ path: "learner.updates", value: updates }));
+    }
+  });
+
   test("are shown in turn, more of them than are open at once", async () => {
     for (let n = 0; n < 9; n++) {
       record(`r${n}`, n / 9, n);
       writeFileSync(join(root, `r${n}`, "config.json"), "{}");
     }
-    for (let n = 0; n < 10; n++) expect(await json(`/run/r${n % 9}/api/run`)).toMatchObject({ run: `r${n % 9}` });
+    const openRuns = () => openFilesIn(root).filter((path) => path.endsWith("/run.sqlite")).length;
+    for (let n = 0; n < 10; n++) {
+      expect(await json(`/run/r${n % 9}/api/run`)).toMatchObject({ run: `r${n % 9}` });
+      expect(openRuns()).toBe(Math.min(n + 1, 8));
+    }
   }, 300_000);
 
   test("are read and not written, and nothing outside their folder is", async () => {

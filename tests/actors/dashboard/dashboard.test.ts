@@ -165,6 +165,7 @@ describe("/api/metrics", () => {
     ["/api/episodes?success=maybe", "success"],
     ["/api/episodes?rewardMin=", "rewardMin"],
     ["/api/metrics?names=%0A", "names"],
+    ["/api/episodes?version=1&version=2", "query.version: has 2 values; give one"],
     ["/api/events?before=soon", "before"],
     ["/api/stream?since=yesterday", "a cursor is three counts"],
   ])("refuses %s, naming the fault", async (path, fault) => {

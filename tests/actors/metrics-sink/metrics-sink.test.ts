@@ -4,6 +4,8 @@ import fc from "fast-check";
 import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
+import { costsOf } from "../../../actors/record/costs.ts";
+import { newestUpdate, seriesOf } from "../../../actors/record/newest-update.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -77,6 +79,21 @@ describe("actors", () => {
       ["time/env", "sampler-0", 7, 0.25],
     ]);
   });
+});
+
+test("after a roll-back what actors measure belongs to the update that the run went back to, so it stays in the costs", () => {
+  const cpu = (seconds: number) =>
+    sink.takeActors([actorView("learner", { load: { "process/cpu_seconds": seconds } })]);
+  for (const update of [7, 8]) {
+    tellMetrics({ "total/updates": update }, update);
+    cpu(10 * update);
+    sink.flush();
+  }
+  tellMetrics({ "health/rollbacks": 1 }, 7);
+  cpu(85);
+  sink.flush();
+  const costs = costsOf((name) => store.series([name], 0), newestUpdate(store));
+  expect([newestUpdate(store), costs.total.cpuSeconds]).toEqual([7, 85]);
 });
 
 test("the processor time of actors that share a process is stored once; that of a guest is its own", () => {
@@ -322,6 +339,23 @@ describe("a full disk", () => {
     askEpisodes([playedRow(), playedRow({ episode: "e2" })]);
     askEpisodes([playedRow({ episode: "e3" })]);
     expect(sink.doing()).toBe("3 episodes stored");
+  });
+
+  test("is counted at the run's update, so that the count is shown after a warm start of more steps", () => {
+    let full = true;
+    const disk = {
+      write: (batch: Parameters<Store["write"]>[0]) => {
+        if (full) throw fullDiskError();
+        store.write(batch);
+      },
+    };
+    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, waitingMax: 2 });
+    tellMetrics({ "warm/loss": 0.5 }, 1000);
+    tellMetrics({ "total/updates": 7 }, 7);
+    tellMetrics({ "train/success": 1 }, 8);
+    full = false;
+    clock.advance(250);
+    expect(seriesOf(store, ["sink/dropped_messages"])).toMatchObject([{ steps: [7], values: [1] }]);
   });
 
   test("beside a wrong row: the row is at fault only if the rest can be stored", () => {

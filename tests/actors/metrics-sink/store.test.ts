@@ -216,6 +216,15 @@ describe("Store", () => {
     expect(openFilesIn(directory)).toEqual([]);
   });
 
+  test("names the file that it cannot bring up to date, and closes it", () => {
+    const path = join(directory, "run.sqlite");
+    const db = new Database(path);
+    db.run("CREATE TABLE runs (another TEXT)");
+    db.close();
+    expect(() => open()).toThrow(`cannot open ${path}: table runs already exists`);
+    expect(openFilesIn(directory)).toEqual([]);
+  });
+
   test("brings a file of an older schema up to date, in which an episode was one context and its words were not listed", () => {
     const first = open();
     first.write({ ...nothing, episodes: [playedRow({ episode: "old" }, true, "long ago")] });

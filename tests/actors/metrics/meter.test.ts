@@ -80,18 +80,23 @@ const write = (path: string, text: string) => {
 };
 
 test("energy: adds the packages' energy up, also where a counter begins again, worked by hand", () => {
-  // A machine of two packages; a part of one, and a zone of another kind.
+  // A machine of two packages; a part of one, the zone of the whole platform (which includes the packages), and a zone of another kind.
   write("rapl/dtpm/energy_uj", "7\n");
   write("rapl/intel-rapl/energy_uj", "7\n");
   write("rapl/intel-rapl:0/energy_uj", "1000000\n");
   write("rapl/intel-rapl:0/max_energy_range_uj", "9000000\n");
   write("rapl/intel-rapl:1/energy_uj", "8000000\n");
   write("rapl/intel-rapl:1/max_energy_range_uj", "9000000\n");
+  for (const at of [0, 1]) write(`rapl/intel-rapl:${at}/name`, `package-${at}\n`);
+  write("rapl/intel-rapl:2/name", "psys\n");
+  write("rapl/intel-rapl:2/energy_uj", "1000000\n");
+  write("rapl/intel-rapl:2/max_energy_range_uj", "9000000\n");
   write("rapl/intel-rapl:0:0/energy_uj", "1\n");
   write("rapl/intel-rapl:0:0/max_energy_range_uj", "9\n");
   const joules = energyReader(join(root, "rapl"));
   expect(joules()).toBe(0);
   write("rapl/intel-rapl:0/energy_uj", "3000000\n");
+  write("rapl/intel-rapl:2/energy_uj", "8000000\n");
   // From 8 over the range of 9 to 0.5.
   write("rapl/intel-rapl:1/energy_uj", "500000\n");
   expect(joules()).toBeCloseTo(2 + 1.5, 9);
@@ -103,6 +108,7 @@ test("energy: is null, never 0, where the machine does not report it", () => {
   expect(energyReader(join(root, "empty"))()).toBeNull();
   // A folder cannot be read as a file.
   mkdirSync(join(root, "unreadable/intel-rapl:0/energy_uj"), { recursive: true });
+  write("unreadable/intel-rapl:0/name", "package-0\n");
   write("unreadable/intel-rapl:0/max_energy_range_uj", "9000000\n");
   expect(energyReader(join(root, "unreadable"))()).toBeNull();
 });

@@ -12,6 +12,7 @@ const methods = {
     throw new RangeError(text);
   },
   never: (): Promise<never> => new Promise(() => {}),
+  leave: (code: number): never => process.exit(code),
   fall: (): void => {
     setTimeout(() => {
       throw new RangeError("it fell\nfrom 3 m");

@@ -74,6 +74,18 @@ describe("a thread", () => {
     expect((await methods.add(1, 1).catch((later) => later)).message).toContain("it fell");
   });
 
+  test.each([0, 3])("that exits with code %p rejects every open and later call, and says so once", async (code) => {
+    const faults: string[] = [];
+    const thread = startThread<AddingMethods>(new URL("./adding-thread.ts", import.meta.url), ({ message }) =>
+      faults.push(message),
+    );
+    started.push(thread);
+    const reason = `a compute thread ended with code ${code}`;
+    expect(await thread.methods.leave(code).catch(({ message }: Error) => message)).toBe(reason);
+    expect(await thread.methods.add(1, 1).catch(({ message }: Error) => message)).toBe(reason);
+    expect(faults).toEqual([reason]);
+  });
+
   test("that is stopped rejects every open and later call", async () => {
     const { methods, stop } = start();
     await methods.add(0, 0);

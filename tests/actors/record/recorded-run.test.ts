@@ -84,6 +84,13 @@ test("the latest value of an actor is its own, kept after a roll-back; of the ru
   store.close();
 });
 
+test("a file in place of a run's folder is refused by name", () => {
+  const file = join(temporaryFolder(), "report.json");
+  writeFileSync(file, "{}");
+  expect(() => new RecordedRun(file)).toThrow(`no run in ${file}: there is no run.sqlite`);
+  expect(() => readRunConfig(file)).toThrow(`no run in ${file}: there is no config.json`);
+});
+
 test("a folder of runs in place of a run is refused with the name of one of its runs", () => {
   const sweep = temporaryFolder();
   for (const name of ["b-s1", "a-s1", "notes"]) mkdirSync(join(sweep, name));

@@ -1,4 +1,5 @@
 /** Two supervisors never hold one run folder, and a dead supervisor does not keep the folder. */
+import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -38,6 +39,15 @@ test("is held by one process at a time, which the refusal names; a killed proces
   mine.release();
   lockRun(folder).release();
   figure("two supervisors, one folder", { refused: 2, "free after its holder's SIGKILL": "at once" });
+});
+
+test("is refused in one line while another process is taking it", () => {
+  const folder = temporaryFolder();
+  lockRun(folder).release();
+  // A process that takes the lock keeps readers out while it commits its pid.
+  using other = new Database(join(folder, "lock.sqlite"));
+  other.run("BEGIN EXCLUSIVE");
+  expect(() => lockRun(folder)).toThrow(`${folder} is in use by another process; stop that process first`);
 });
 
 test.each([
