@@ -137,15 +137,15 @@ function repliesOf({ trajectory, turns }: PlayedOutcome): ReplyTokens[] {
   });
 }
 
-/** Searches depth first, in the order of the record's keys. @returns null if the values are equal */
+/** Searches depth first, in the order of the record's keys. 0 and -0 are equal, because a message writes both as 0. @returns null if the values are equal */
 export function firstDifference(recorded: unknown, replayed: unknown, where = ""): Difference | null {
-  if (isDeepStrictEqual(recorded, replayed)) return null;
+  if (recorded === replayed || isDeepStrictEqual(recorded, replayed)) return null;
   if (!isObject(recorded) || !isObject(replayed)) return { where, recorded, replayed };
   for (const key of new Set([...Object.keys(recorded), ...Object.keys(replayed)])) {
     const found = firstDifference(recorded[key], replayed[key], where === "" ? key : `${where}.${key}`);
     if (found !== null) return found;
   }
-  return { where, recorded, replayed };
+  return recorded.constructor === replayed.constructor ? null : { where, recorded, replayed };
 }
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;

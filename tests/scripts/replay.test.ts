@@ -164,6 +164,9 @@ describe("replay", () => {
 
 test("a difference is the first in the record's order; arrays of numbers are looked into", () => {
   expect(firstDifference({ a: [1, { b: 2 }] }, { a: [1, { b: 2 }] })).toBeNull();
+  // An env's reward of -0 comes back from a message as 0.
+  expect(firstDifference({ turns: [{ reward: 0 }] }, { turns: [{ reward: -0 }] })).toBeNull();
+  expect(firstDifference([1], Int32Array.of(1))).toEqual({ where: "", recorded: [1], replayed: Int32Array.of(1) });
   expect(firstDifference({ a: Float32Array.of(1, 2) }, { a: Float32Array.of(1, 3) })).toEqual({
     where: "a.1",
     recorded: 2,
