@@ -81,15 +81,21 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
     if (flags.json) console.log(JSON.stringify(report));
     return 0;
   }
+  if (flags.column !== undefined && words.every(isRun))
+    throw new UsageError("--column names columns of a log, and a run of Bunraku has none; leave it out");
   const diagnoses = words.map((path) => {
-    const has = (name: string) => existsSync(join(path, name));
-    // A checkpoint folder of TRL also has a config.json, which describes the model.
-    const isRun = has("run.sqlite") || (has("config.json") && !has("trainer_state.json"));
-    return diagnose(path, healthConfig(path, overrides), isRun ? recorded(path) : logged(path, flags.column ?? []));
+    const measured = isRun(path) ? recorded(path) : logged(path, flags.column ?? []);
+    return diagnose(path, healthConfig(path, overrides), measured);
   });
   console.log(diagnoses.map(described).join("\n\n"));
   if (flags.json) console.log(JSON.stringify({ runs: diagnoses }));
   return 0;
+}
+
+function isRun(path: string): boolean {
+  const has = (name: string) => existsSync(join(path, name));
+  // A checkpoint folder of TRL also has a config.json, which describes the model.
+  return has("run.sqlite") || (has("config.json") && !has("trainer_state.json"));
 }
 
 type Flags = Parsed<typeof command>["flags"];

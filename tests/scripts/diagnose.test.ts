@@ -372,6 +372,7 @@ test.each([
   [[healthy, "--health.trap.patiense=1"], /unknown key health\.trap\.patiense/],
   [[healthy, "--health.trap.patience=0"], /expected number to be >0/],
   [[healthy, "--held-out", "Bandit"], /--held-out is read with --rates only; add --rates, or leave it out/],
+  [[healthy, "--column", "success=x"], /--column names columns of a log, and a run of Bunraku has none; leave it out/],
   [["--rates", folder, "--column", "success=x"], /--column is not read with --rates; leave it out/],
   [["--rates", folder, "--health.trap.patience=3"], /--health\.trap\.patience=3: --rates takes no settings/],
 ])("%p is refused with exit code 2 and one line", async (args, told) => {
