@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
-import { command, commandHere, type Ended, expectRefusal, expectSuccess } from "./command.ts";
+import { command, commandHere, type Ended, expectRefusal, expectSuccess, root } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const evaluate = (...args: string[]) => evaluateBy(commandHere, args);
@@ -284,6 +284,14 @@ describe("refused with exit code 2 and one line", () => {
   ])("%p", async (args, told) => {
     expectRefusal(await commandHere(["eval", ...args]), told);
   });
+});
+
+test("the path of an env's module may stand in a list of envs, also without bunraku.config.ts", async () => {
+  const street = join(root, "library/template/envs/street.ts");
+  for (const envs of [`${street},Bandit`, `Bandit,${street}`]) {
+    const { code, out } = await commandHere(["eval", "--env", envs, "--policy", "random", "--episodes", "4"]);
+    expect([code, out.match(/^\w+(?=, 4 boards from seed)/gm)?.sort()]).toEqual([0, ["Bandit", "Street"]]);
+  }
 });
 
 test("help names every env", async () => {
