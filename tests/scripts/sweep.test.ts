@@ -5,8 +5,10 @@ import { join } from "node:path";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { lockRun } from "../../actors/supervisor/run-lock.ts";
+import { NO_PROJECT } from "../../library/project.ts";
 import { newRun } from "../../library/run-folder.ts";
 import { meanOf, shareOf, studentT } from "../../model/interval.ts";
+import { inProject } from "../../scripts/cli/presets.ts";
 import { planSweep } from "../../scripts/sweep/plan.ts";
 import { checkFolder } from "../../scripts/sweep/play.ts";
 import { LONG } from "../e2e/run-process.ts";
@@ -138,6 +140,19 @@ describe("what it refuses, in one line", () => {
   ])("%s", async (_, content, message) => {
     expectRefusal(await commandHere(["sweep", sweepFile(content), "--out", join(folder, "never")]), message);
     expect(existsSync(join(folder, "never"))).toBe(false);
+  });
+
+  test("two groups of one name, which would share their folders", async () => {
+    const settings = { env: { tag: "Bandit" } };
+    inProject({ ...NO_PROJECT, presets: { own: settings, "own.a": settings } });
+    try {
+      const file = sweepFile({ presets: ["own", "own.a"], seeds: [1], variants: { b: null, "a.b": null } });
+      await expect(planSweep(file, "out", [])).rejects.toThrow(
+        /: two groups have the name own\.a\.b; rename a variant$/,
+      );
+    } finally {
+      inProject(NO_PROJECT);
+    }
   });
 
   test("no run at once", async () => {
