@@ -47,6 +47,8 @@ describe("bun run test", async () => {
     expect(quick.out).toContain(
       "--quick left out 2 files; `bun run test` runs them all\n2 passed, 0 failed, 0 skipped\n",
     );
+    const one = await command(["test", "--quick", "-t", "two"], folder);
+    expect([one.code, lastLine(one.out)]).toEqual([0, "1 passed, 0 failed, 0 skipped"]);
     const { code, err } = await command(["test", "--quick", "good"], folder);
     expect([code, err]).toEqual([2, 'error: --quick chooses the files itself; leave out --quick, or "good"\n']);
   });
