@@ -25,7 +25,8 @@ type ReplyParts = ReturnType<typeof replyParts>;
 const TOOL_HINT =
   'To call a tool, answer with its name and its arguments: NAME {"argument": value}. Any other answer ends the task.';
 
-const callable = ({ tools = [], toolChoice }: Call) =>
+/** The tools that an answer may call. */
+export const callable = ({ tools = [], toolChoice }: Call) =>
   toolChoice?.type === "none" ? [] : tools.filter((tool) => tool.type === "function");
 
 /**

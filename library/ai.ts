@@ -14,6 +14,7 @@ import { parseReply } from "../envs/text/answer.ts";
 import { type AnsweredTurn, contextMessages } from "../envs/text/context.ts";
 import {
   type Call,
+  callable,
   contentOf,
   type Generated,
   generated,
@@ -255,7 +256,7 @@ const tokensOf = (usage: Completion["usage"], finish: string | null) => ({
 
 /** Streams thought and answer while the policy writes them. An answer that may call a tool comes in one piece at the end. */
 async function* streamed(response: Response, call: Call, nextId: () => string): AsyncGenerator<StreamPart> {
-  const mayCall = (call.tools ?? []).length > 0;
+  const mayCall = callable(call).length > 0;
   const sent = { reasoning: "", text: "" };
   let reply = "";
   let usage: Completion["usage"];

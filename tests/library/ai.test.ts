@@ -1,7 +1,8 @@
 /** Tests `bunraku/ai` with the real AI SDK: a run trains on an env whose game is an agent, and then the agent asks the trained policy. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { generateText, streamText } from "ai";
+import { generateText, streamText, tool } from "ai";
+import { z } from "zod";
 import type { OutsideGame } from "../../envs/env.ts";
 import { agentEnv, bunraku } from "../../library/ai.ts";
 import type { Settings } from "../../library/config.ts";
@@ -154,6 +155,18 @@ test("streamText streams what generateText gives, thought and answer apart", asy
   expect(whole.usage.outputTokens).toBeGreaterThan(5);
   const reply = await policy.reply([{ role: "user", content: prompt }], { seed, temperature, tokensMax: 40 });
   expect(reply).toBe(`<think>${whole.reasoningText}</think><answer>${whole.text}</answer>`);
+});
+
+test("an answer that may call no tool streams piece by piece, also if the call lists tools", async () => {
+  const pieces = ["<answer>one ", "two ", "three</answer>"];
+  const lines = pieces.map((content) => `data: ${JSON.stringify({ choices: [{ delta: { content } }] })}\n\n`);
+  const { name, config } = policy;
+  const written = { name, config, complete: async () => new Response(lines.join("")) } as unknown as Policy;
+  const tools = { peek: tool({ inputSchema: z.object({}), execute: () => "" }) };
+  const piecesOf = (toolChoice: "auto" | "none") =>
+    Array.fromAsync(streamText({ model: bunraku(written), prompt: "?", tools, toolChoice }).textStream);
+  expect(await piecesOf("auto")).toEqual(["one two three"]);
+  expect(await piecesOf("none")).toEqual(["one", " two", " three"]);
 });
 
 test("a call ends when its signal aborts, even if the policy still writes", async () => {
