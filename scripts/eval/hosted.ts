@@ -109,7 +109,8 @@ export async function hostedResults(
     uniform: Math.random,
     wallClock: Date.now,
   });
-  const kept = results.episodes.size;
+  // The file may have episodes of more boards than this evaluation plays.
+  const kept = [...results.episodes.keys()].filter((index) => index < episodes * samples).length;
   if (kept > 0) say(`${kept} episodes are taken from ${flags.results}`);
   for (const line of tooSmallBudgets(config)) warn(line);
   const tag = tagOf(config, env.tag);

@@ -140,6 +140,8 @@ test("continues from its results, and sends no request twice", async () => {
   expect(JSON.parse(out.trimEnd().split("\n").at(-1)!)).toMatchObject({ episodes: 9, usage: { requests: 4 } });
   expect(readFileSync(file, "utf8").trimEnd().split("\n").length).toBe(10);
 
+  const fewer = await evaluate(...args, "--episodes", "3");
+  expect([fewer.code, fewer.err]).toEqual([0, expect.stringContaining(`3 episodes are taken from ${file}`)]);
   const other = await evaluate(...args, "--seed", "7");
   expect([other.code, other.err]).toEqual([
     2,
