@@ -84,8 +84,10 @@ export async function setUpTinker({ folder, python, model }: TinkerPlaces, say: 
     say(`installing ${SKYRL_TX} and ${PACKAGES.length} packages with pip`);
     mkdirSync(folder, { recursive: true });
     await run(["python3", "-m", "venv", join(folder, "venv")]);
-    await run([python, "-m", "pip", "install", "--quiet", ...PACKAGES]);
-    await run([python, "-m", "pip", "install", "--quiet", "--no-deps", SKYRL_TX]);
+    // The check of pip's own version writes its notice after pip's error.
+    const install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    await run([...install, ...PACKAGES]);
+    await run([...install, "--no-deps", SKYRL_TX]);
     const script =
       "import pathlib, site, sys; pathlib.Path(site.getsitepackages()[0], sys.argv[1]).write_text(sys.argv[2])";
     for (const [name, text] of Object.entries(MODULES)) await run([python, "-c", script, name, text]);
