@@ -175,6 +175,12 @@ describe("a run's policy", () => {
     expect(Object.keys(both.result.envs)).toEqual(["Two", "One"]);
     expect(both.table).toMatch(/\nsuccess +Two +One\n/);
     writeFileSync(join(mixed, "config.json"), JSON.stringify({ ...config, env: { ...config.env, mix } }));
+    const beside = await commandHere(["eval", "--policy", `${mixed},random`]);
+    expect([beside.code, beside.out, beside.err]).toEqual([
+      2,
+      "",
+      `error: random would play one env, and ${mixed} plays several; name one of their tags: --env TAG\n`,
+    ]);
     const unclear = await commandHere(["eval", "--policy", mixed, "--env.turnsMax=1"]);
     expect([unclear.code, unclear.err]).toEqual([
       2,
