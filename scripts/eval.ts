@@ -28,7 +28,7 @@ import { PROJECT_FILE } from "../library/project.ts";
 import { type Command, expectOnly, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { envOverrides, projectEnv } from "./cli/presets.ts";
 import { say, warn } from "./cli/print.ts";
-import { hostedFlags, hostedResults, isHosted, usageLine } from "./eval/hosted.ts";
+import { hostedFlags, hostedResults, hostedServer, isHosted, usageLine } from "./eval/hosted.ts";
 import {
   acrossEnvs,
   type Evaluated,
@@ -95,6 +95,7 @@ export async function main(options: Parsed<typeof command>): Promise<number> {
   if (options.flags.temperature !== undefined && policies.every(isPlayer))
     throw new UsageError("--temperature is for policies that sample; leave it out for random, optimal and expert");
   if (file !== undefined) makeResults(file, policies, forEnvs.length);
+  for (const who of policies.filter(isHosted)) hostedServer(who, options.flags, forEnvs[0]!.overrides);
   const reports: object[] = [];
   const all: Evaluated[] = [];
   for (const who of policies) {

@@ -265,6 +265,7 @@ describe("refused with exit code 2 and one line", () => {
       ["--policy", "openai:m,random", "--results", "x.jsonl"],
       /--results cannot mix a hosted model with other policies/,
     ],
+    [["--policy", "random,openai:m"], /OPENAI_API_KEY, which is not set/],
     [["--policy", "openai:m", "--checkpoint", "u1"], /--checkpoint is for a run's policy/],
     [
       ["--policy", "openai:m", "--env", "Bandit,BanditRev", "--results", "x.jsonl"],
