@@ -10,7 +10,7 @@ import { linesOf } from "../actors/process/lines.ts";
 import type { Seeds } from "../envs/env.ts";
 import { AgentGame, type AgentResult, type AskPolicy } from "../envs/outside/agent-game.ts";
 import type { TagSource } from "../envs/tag.ts";
-import { parseReply } from "../envs/text/answer.ts";
+import { parseReply, shownReply } from "../envs/text/answer.ts";
 import { type AnsweredTurn, contextMessages } from "../envs/text/context.ts";
 import {
   type Call,
@@ -175,8 +175,10 @@ function episodeOf(policy: Policy, name: string): AskPolicy {
         throw new Error(`the episode of ${name} is over: ${text}; ask bunraku() for a new model`);
       }
       const reply = await policy.reply(contextMessages(tag, { answered, now: { observation, actionsLeft } }, shown));
-      const { actions } = parseReply(reply, { think, actionsPerTurnMax, wholeAnswer: true });
-      answered.push({ observation, actionsLeft, reply, reward: 0, actions });
+      const rules = { think, actionsPerTurnMax };
+      const { actions } = parseReply(reply, { ...rules, wholeAnswer: true });
+      const shownAs = shownReply(reply, { ...rules, compat: shown.compat });
+      answered.push({ observation, actionsLeft, reply: shownAs, reward: 0, actions });
       // A reply without an answer also uses up a turn. The next turn then has the same observation.
       if (actions[0] !== undefined) return actions[0];
     }

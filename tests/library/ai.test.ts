@@ -6,7 +6,7 @@ import { z } from "zod";
 import type { OutsideGame } from "../../envs/env.ts";
 import { agentEnv, bunraku } from "../../library/ai.ts";
 import type { Settings } from "../../library/config.ts";
-import type { Episode } from "../../library/index.ts";
+import type { Episode, Message } from "../../library/index.ts";
 import { loadPolicy, type Policy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
@@ -167,6 +167,22 @@ test("an answer that may call no tool streams piece by piece, also if the call l
     Array.fromAsync(streamText({ model: bunraku(written), prompt: "?", tools, toolChoice }).textStream);
   expect(await piecesOf("auto")).toEqual(["one two three"]);
   expect(await piecesOf("none")).toEqual(["one", " two", " three"]);
+});
+
+test("with an env and prompts of RAGEN, later prompts show a reply as RAGEN rebuilds it, as in training", async () => {
+  const { name, config } = policy;
+  const shown: string[] = [];
+  const spaced = {
+    name,
+    config: { ...config, prompt: { ...config.prompt, compat: "ragen-v1" } },
+    async reply(messages: readonly Message[]) {
+      shown.push(...messages.flatMap(({ role, content }) => (role === "assistant" ? content : [])));
+      return "<think>a door</think> <answer> 1 </answer>";
+    },
+  } as unknown as Policy;
+  const model = bunraku(spaced, { env: "Doors" });
+  for (const prompt of ["Which door?", "Sure?"]) expect((await generateText({ model, prompt })).text).toBe("1");
+  expect(shown).toEqual(["<think>a door</think><answer>1</answer>"]);
 });
 
 test("a call ends when its signal aborts, even if the policy still writes", async () => {
