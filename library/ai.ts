@@ -35,7 +35,8 @@ export type { AgentGame, AgentResult } from "../envs/outside/agent-game.ts";
 export interface BunrakuOptions {
   /**
    * Tag of an env that the policy was trained on. With a tag, prompts have the form of that env, and the model plays one episode: it keeps
-   * the dialogue of its calls. A call fails after the episode has used up its budgets. Without a tag, each call is a separate dialogue.
+   * the dialogue of its calls. A call fails after the episode has used up its budgets. The policy's temperature and limit of tokens apply, and
+   * not those of the calls. Without a tag, each call is a separate dialogue.
    */
   readonly env?: string;
 }
