@@ -130,8 +130,11 @@ export async function startTinkerServer({ folder, python, model, compiled }: Tin
   const kill = (signal: NodeJS.Signals) => {
     if (isRunning()) process.kill(-server.pid!, signal);
   };
-  for (const began = performance.now(); isRunning() && performance.now() - began < READY_MS; await Bun.sleep(200)) {
-    const answer = await fetch(`${url}/api/v1/healthz`, { proxy: false as never }).catch(() => null);
+  const ended = new AbortController();
+  server.once("exit", () => ended.abort());
+  const signal = AbortSignal.any([ended.signal, AbortSignal.timeout(READY_MS)]);
+  for (; !signal.aborted; await Bun.sleep(200)) {
+    const answer = await fetch(`${url}/api/v1/healthz`, { proxy: false as never, signal }).catch(() => null);
     if (answer?.ok) return { url, process: server, kill };
   }
   kill("SIGKILL");

@@ -108,6 +108,30 @@ test("a tinker server that a signal ends while it starts is not waited for", asy
   expect(ended).toBe(`Error: skyrl-tx does not answer at http://127.0.0.1:1; its log is ${join(folder, "server.log")}`);
 });
 
+test("a tinker server that ends is not waited for, even if another program takes the request and never answers", async () => {
+  const folder = temporaryFolder();
+  const python = join(folder, "python");
+  const asked = Promise.withResolvers<void>();
+  const mute = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch() {
+      asked.resolve();
+      return new Promise<Response>(() => {});
+    },
+  });
+  servers.push(mute);
+  // The server ends when this test writes to the pipe.
+  const go = join(folder, "go");
+  Bun.spawnSync(["mkfifo", go]);
+  writeFileSync(python, `#!/bin/sh\ncat ${go}\n`);
+  chmodSync(python, 0o755);
+  const ended = startTinkerServer({ ...tinkerPlaces(folder), python }, mute.port!).catch(String);
+  await asked.promise;
+  writeFileSync(go, "");
+  expect(await ended).toStartWith(`Error: skyrl-tx does not answer at http://127.0.0.1:${mute.port}; `);
+});
+
 /** Calls setUpTinker in a process whose `python3` is this script. @returns the places, and what the process says on standard error */
 function setUpTinkerWith(python3: string) {
   const folder = temporaryFolder();
