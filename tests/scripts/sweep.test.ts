@@ -160,6 +160,11 @@ describe("what it refuses, in one line", () => {
     expect([code, err]).toEqual([2, 'error: --at-once takes a whole number, 1 or more, got "0"\n']);
   });
 
+  test("a number of runs at once for a table, which starts none", async () => {
+    const { code, err } = await commandHere(["sweep", sweepFile({ seeds: [1] }), "--table", "--at-once", "2"]);
+    expect([code, err]).toEqual([2, "error: --table starts no run, and --at-once counts runs; leave one out\n"]);
+  });
+
   test("a folder that cannot be made", async () => {
     const file = sweepFile({ presets: ["bandit"], seeds: [1] });
     const { code, err } = await commandHere(["sweep", file, "--out", join(file, "inside"), "--table"]);
