@@ -105,6 +105,8 @@ describe("bun run bench", async () => {
 
   test("lists what there is", async () => {
     expect(await bench()).toEqual({ code: 0, out: "  falls  falls\n  sum    adds\n", err: "" });
+    const err = "error: --sum.a=4: name the benchmark to run\n";
+    expect(await bench("--sum.a=4")).toEqual({ code: 2, out: "", err });
   });
 
   test("passes the benchmark's lines on, and ends with its object under --json", async () => {
