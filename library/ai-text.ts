@@ -25,7 +25,9 @@ type ReplyParts = ReturnType<typeof replyParts>;
 const TOOL_HINT =
   'To call a tool, answer with its name and its arguments: NAME {"argument": value}. Any other answer ends the task.';
 
-const callable = ({ tools = [], toolChoice }: Call) => (toolChoice?.type === "none" ? [] : tools);
+/** The tools that an answer may call. */
+export const callable = ({ tools = [], toolChoice }: Call) =>
+  toolChoice?.type === "none" ? [] : tools.filter((tool) => tool.type === "function");
 
 /**
  * The tools that a call offers and the form of answer that the call asks for, as text. The text is empty if the call has neither tools nor a
@@ -33,8 +35,7 @@ const callable = ({ tools = [], toolChoice }: Call) => (toolChoice?.type === "no
  */
 export function requestText(call: Call): string {
   const { responseFormat } = call;
-  const listed = callable(call).filter((tool) => tool.type === "function");
-  const lines = listed.map(({ name, description, inputSchema }) => {
+  const lines = callable(call).map(({ name, description, inputSchema }) => {
     const { $schema: _, type: __, additionalProperties: ___, ...schema } = inputSchema as Record<string, unknown>;
     return `${name}: ${description === undefined ? "" : `${description} `}${JSON.stringify(schema)}`;
   });
@@ -161,14 +162,17 @@ export function generated(
   };
 }
 
-/** A warning for each setting of the call that a policy does not support. */
-export function warningsOf({ toolChoice, presencePenalty, frequencyPenalty }: Call): Generated["warnings"] {
+/** A warning for each setting and tool of the call that a policy does not support. */
+export function warningsOf(call: Call): Generated["warnings"] {
+  const { tools = [], toolChoice, presencePenalty, frequencyPenalty } = call;
+  const providers = tools.flatMap((tool) => (tool.type === "provider" ? `the provider's tool ${tool.id}` : []));
   const asked = {
     toolChoice: toolChoice?.type === "required" || toolChoice?.type === "tool",
     presencePenalty: (presencePenalty ?? 0) !== 0,
     frequencyPenalty: (frequencyPenalty ?? 0) !== 0,
   };
-  return Object.entries(asked).flatMap(([feature, isAsked]) => (isAsked ? [{ type: "unsupported", feature }] : []));
+  const lacking = Object.entries(asked).flatMap(([feature, isAsked]) => (isAsked ? feature : []));
+  return [...lacking, ...providers].map((feature) => ({ type: "unsupported", feature }));
 }
 
 /** The stream of a result that is already complete. */

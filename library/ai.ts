@@ -10,10 +10,11 @@ import { linesOf } from "../actors/process/lines.ts";
 import type { Seeds } from "../envs/env.ts";
 import { AgentGame, type AgentResult, type AskPolicy } from "../envs/outside/agent-game.ts";
 import type { TagSource } from "../envs/tag.ts";
-import { parseReply } from "../envs/text/answer.ts";
+import { parseReply, shownReply } from "../envs/text/answer.ts";
 import { type AnsweredTurn, contextMessages } from "../envs/text/context.ts";
 import {
   type Call,
+  callable,
   contentOf,
   type Generated,
   generated,
@@ -34,7 +35,8 @@ export type { AgentGame, AgentResult } from "../envs/outside/agent-game.ts";
 export interface BunrakuOptions {
   /**
    * Tag of an env that the policy was trained on. With a tag, prompts have the form of that env, and the model plays one episode: it keeps
-   * the dialogue of its calls. A call fails after the episode has used up its budgets. Without a tag, each call is a separate dialogue.
+   * the dialogue of its calls. A call fails after the episode has used up its budgets. The policy's temperature and limit of tokens apply, and
+   * not those of the calls. Without a tag, each call is a separate dialogue.
    */
   readonly env?: string;
 }
@@ -174,8 +176,10 @@ function episodeOf(policy: Policy, name: string): AskPolicy {
         throw new Error(`the episode of ${name} is over: ${text}; ask bunraku() for a new model`);
       }
       const reply = await policy.reply(contextMessages(tag, { answered, now: { observation, actionsLeft } }, shown));
-      const { actions } = parseReply(reply, { think, actionsPerTurnMax, wholeAnswer: true });
-      answered.push({ observation, actionsLeft, reply, reward: 0, actions });
+      const rules = { think, actionsPerTurnMax };
+      const { actions } = parseReply(reply, { ...rules, wholeAnswer: true });
+      const shownAs = shownReply(reply, { ...rules, compat: shown.compat });
+      answered.push({ observation, actionsLeft, reply: shownAs, reward: 0, actions });
       // A reply without an answer also uses up a turn. The next turn then has the same observation.
       if (actions[0] !== undefined) return actions[0];
     }
@@ -255,7 +259,7 @@ const tokensOf = (usage: Completion["usage"], finish: string | null) => ({
 
 /** Streams thought and answer while the policy writes them. An answer that may call a tool comes in one piece at the end. */
 async function* streamed(response: Response, call: Call, nextId: () => string): AsyncGenerator<StreamPart> {
-  const mayCall = (call.tools ?? []).length > 0;
+  const mayCall = callable(call).length > 0;
   const sent = { reasoning: "", text: "" };
   let reply = "";
   let usage: Completion["usage"];

@@ -45,9 +45,10 @@ async function find(model: string, notice: (line: string) => void, needs: Needs)
   const { HF_ENDPOINT, HF_TOKEN } = process.env;
   let lastLine = "";
   const hub: Hub = {
-    endpoint: (HF_ENDPOINT ?? "https://huggingface.co").replace(/\/$/, ""),
+    endpoint: (HF_ENDPOINT || "https://huggingface.co").replace(/\/$/, ""),
     cache: hubCache(process.env, homedir()),
-    token: HF_TOKEN ?? null,
+    // An empty variable counts as unset. An empty token would be a wrong token, and not no token.
+    token: HF_TOKEN || null,
     fetch: (url, options) => fetch(url, options),
     progress(file, bytes, bytesTotal) {
       const line = `${file}: ${Math.floor((10 * bytes) / bytesTotal) * 10} % of ${(bytesTotal / 2 ** 20).toFixed(1)} MiB`;

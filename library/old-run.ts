@@ -3,7 +3,7 @@ import { existsSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { parsedJson, saveJson } from "../actors/checkpoint/json.ts";
 import { RunConfig } from "../actors/config/config.ts";
-import { isTree, type Layer, merge, valueAt, valuesByPath } from "../actors/config/layers.ts";
+import { isTree, type Layer, merge, oneValue, valueAt, valuesByPath } from "../actors/config/layers.ts";
 import { brokenRules } from "../actors/config/rules.ts";
 import { ConfigError, messageOf } from "../actors/errors.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
@@ -31,15 +31,20 @@ export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
     valuesByPath(values).map(([path, value]) => ({ source, path, value })),
   );
   const changeable = (path: string) => LENGTH.includes(path) || CHANGEABLE.some((section) => path.startsWith(section));
-  // The user may repeat the config file that started the run.
-  const isKept = (path: string, value: unknown) => Bun.deepEquals(valueAt({ ...kept }, path), value);
-  const fixed = set.find(({ path, value }) => !changeable(path) && !isKept(path, value));
+  const keptLayer = { source: file, values: { ...kept } };
+  // The user may repeat the config file that started the run. The file's lists lack the defaults of their items, which the schema adds.
+  const isKept = ({ source, path, value }: (typeof set)[number]) => {
+    if (Bun.deepEquals(valueAt(keptLayer.values, path), value)) return true;
+    const parsed = RunConfig.safeParse(merge([keptLayer, oneValue(source, path, value)]));
+    return parsed.success && Bun.deepEquals(parsed.data, kept);
+  };
+  const fixed = set.find((one) => !changeable(one.path) && !isKept(one));
   if (fixed !== undefined) {
     throw new ConfigError(
       `${fixed.source}: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.*, join.* and engine.url; leave ${fixed.path} out, or start a new run`,
     );
   }
-  const config = resumable(file, [{ source: file, values: { ...kept } }, ...layers]);
+  const config = resumable(file, [keptLayer, ...layers]);
   const [broken] = brokenRules(config);
   if (broken !== undefined) {
     const secrets = broken.includes("token")

@@ -46,6 +46,7 @@ export const command = {
 export async function main({ flags, words, overrides }: Parsed<typeof command>): Promise<number> {
   const names = findBenches();
   if (words.length === 0) {
+    if (overrides[0] !== undefined) throw new UsageError(`${overrides[0].source}: name the benchmark to run`);
     const width = Math.max(...names.map((name) => name.length));
     for (const name of names) console.log(`  ${name.padEnd(width)}  ${(await load(name)).summary}`);
     return 0;

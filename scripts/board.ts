@@ -45,6 +45,8 @@ export async function main({ flags, overrides }: Parsed<typeof command>): Promis
   const actionsMax = env["actionsMax"] ?? tag.actionsMax;
   if (!Number.isSafeInteger(actionsMax) || Number(actionsMax) < 1)
     throw new UsageError(`--env.actionsMax must be a whole number, 1 or more, got ${actionsMax}`);
+  if (policy === undefined && env["actionsMax"] !== undefined)
+    throw new UsageError("--env.actionsMax limits the actions of a player; add --policy, or leave it out");
   const pictures = positions(tag, policy, seed, Number(actionsMax));
   const { width, height, rgb } = filmStrip(pictures, COLUMNS, GAP);
   try {

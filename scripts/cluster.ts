@@ -7,7 +7,7 @@ import { valuesByPath } from "../actors/config/layers.ts";
 import { checkPort } from "../actors/dashboard/port.ts";
 import { messageOf } from "../actors/errors.ts";
 import { plural } from "../actors/number-text.ts";
-import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
+import { envsText, envsWithRules, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { hasRecord, RecordedRun } from "../actors/record/recorded-run.ts";
 import { addStart } from "../actors/record/starts.ts";
@@ -208,17 +208,17 @@ const WARM_START_STEPS = 4;
  */
 export function smokeConfig(config: RunConfig): RunConfig {
   const { env, rollout, sampler, envServer, warmStart, learner, validate } = config;
-  const envs = Math.max(1, env.mix.length);
+  const played = envsWithRules(config);
   return {
     ...config,
     env: {
       ...env,
       turnsMax: Math.min(env.turnsMax, TURNS),
-      mix: env.mix.map((one) => ({ ...one, groups: null, turnsMax: Math.min(one.turnsMax ?? TURNS, TURNS) })),
+      mix: env.mix.map((one, i) => ({ ...one, groups: null, turnsMax: Math.min(played[i]!.rules.turnsMax, TURNS) })),
     },
     rollout: {
       ...rollout,
-      groups: Math.max(2, envs),
+      groups: Math.max(2, played.length),
       groupSize: Math.min(rollout.groupSize, 2),
       onlineK: 1,
       curriculum: { ...rollout.curriculum, by: "none" },

@@ -22,6 +22,10 @@ export async function main(options: Parsed<typeof command>): Promise<number> {
   const { markdown: asPage, json } = options.flags;
   if (asPage && json) throw new UsageError("--json and --markdown print the keys in two forms; leave one out");
   if (asPage) {
+    const files = (["preset", "config"] as const).filter((name) => options.flags[name] !== undefined);
+    const chosen = files.map((name) => `--${name} ${options.flags[name]}`);
+    const [other] = [...chosen, ...options.overrides.map(({ source }) => source)];
+    if (other !== undefined) throw new UsageError(`--markdown prints the defaults of the schema; leave out ${other}`);
     console.log(markdown());
     return 0;
   }

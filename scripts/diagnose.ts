@@ -81,15 +81,21 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
     if (flags.json) console.log(JSON.stringify(report));
     return 0;
   }
+  if (flags.column !== undefined && words.every(isRun))
+    throw new UsageError("--column names columns of a log, and a run of Bunraku has none; leave it out");
   const diagnoses = words.map((path) => {
-    const has = (name: string) => existsSync(join(path, name));
-    // A checkpoint folder of TRL also has a config.json, which describes the model.
-    const isRun = has("run.sqlite") || (has("config.json") && !has("trainer_state.json"));
-    return diagnose(path, healthConfig(path, overrides), isRun ? recorded(path) : logged(path, flags.column ?? []));
+    const measured = isRun(path) ? recorded(path) : logged(path, flags.column ?? []);
+    return diagnose(path, healthConfig(path, overrides), measured);
   });
   console.log(diagnoses.map(described).join("\n\n"));
   if (flags.json) console.log(JSON.stringify({ runs: diagnoses }));
   return 0;
+}
+
+function isRun(path: string): boolean {
+  const has = (name: string) => existsSync(join(path, name));
+  // A checkpoint folder of TRL also has a config.json, which describes the model.
+  return has("run.sqlite") || (has("config.json") && !has("trainer_state.json"));
 }
 
 type Flags = Parsed<typeof command>["flags"];
@@ -173,18 +179,22 @@ function diagnose(run: string, config: HealthConfig, { points, updates, log }: U
   const notices: UpdateNotice[] = [];
   const earlyStops: UpdateNotice[] = [];
   let state = HEALTH_START;
-  let watched = HEALTH_START;
+  // A stop that comes sets the counts of all stops back to 0. So each stop has a state of its own here, until it first comes.
+  const watched = new Map(RAGEN_STOPS.map((kind) => [kind, HEALTH_START]));
   let over = false;
   for (const { update, judge } of points) {
     const one = judge(state, { ...config, stopEarly: [] });
     state = one.state;
     if (!over) notices.push(...one.notices.map((notice) => ({ update, ...notice })));
     over ||= one.due !== null && endsRun(one.due);
-    const all = judge(watched, { ...config, stopEarly: [...RAGEN_STOPS] });
-    watched = all.state;
-    const [stop] = all.notices.filter(({ kind }) => kind === "early-stop");
-    const known = ({ text }: UpdateNotice) => text.split(":")[0] === stop?.text.split(":")[0];
-    if (stop !== undefined && !earlyStops.some(known)) earlyStops.push({ update, ...stop });
+    for (const [kind, before] of watched) {
+      const { state: after, notices } = judge(before, { ...config, stopEarly: [kind] });
+      watched.set(kind, after);
+      const stop = notices.find((notice) => notice.kind === "early-stop");
+      if (stop === undefined) continue;
+      earlyStops.push({ update, ...stop });
+      watched.delete(kind);
+    }
   }
   return { run, updates, verdict: points.length === 0 ? null : state.verdict, notices, earlyStops, log };
 }

@@ -24,10 +24,11 @@ import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
 import { firstRepeated } from "../envs/text/repeats.ts";
 import { checkedTag, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
+import { PROJECT_FILE } from "../library/project.ts";
 import { type Command, expectOnly, flag, type Parsed, UsageError } from "./cli/options.ts";
 import { envOverrides, projectEnv } from "./cli/presets.ts";
 import { say, warn } from "./cli/print.ts";
-import { hostedFlags, hostedResults, isHosted, usageLine } from "./eval/hosted.ts";
+import { hostedFlags, hostedResults, hostedServer, isHosted, usageLine } from "./eval/hosted.ts";
 import {
   acrossEnvs,
   type Evaluated,
@@ -94,6 +95,7 @@ export async function main(options: Parsed<typeof command>): Promise<number> {
   if (options.flags.temperature !== undefined && policies.every(isPlayer))
     throw new UsageError("--temperature is for policies that sample; leave it out for random, optimal and expert");
   if (file !== undefined) makeResults(file, policies, forEnvs.length);
+  for (const who of policies.filter(isHosted)) hostedServer(who, options.flags, forEnvs[0]!.overrides);
   const reports: object[] = [];
   const all: Evaluated[] = [];
   for (const who of policies) {
@@ -179,7 +181,7 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
   if (isPlayer(policy)) {
     const why = `${policy} writes no replies, and takes env.options and env.actionsMax only`;
     expectOnly(/^env\.(tag|options|actionsMax)\b/, overrides, why);
-    const { tag, options } = playerEnv(flags.policy!, overrides);
+    const { tag, options } = playerEnv(policy, flags.policy!, overrides);
     checkedTag(tag, options);
     return;
   }
@@ -207,13 +209,24 @@ async function resultsOf(policy: string, options: Options) {
   return { results, usage: null };
 }
 
-/** The env of a scripted player: the chosen env; if none is chosen, the env of a run in the same evaluation; if there is none, the project's env. */
-function playerEnv(policies: string, overrides: Options["overrides"]): Tree & { readonly tag: string } {
+/**
+ * The env of a scripted player: the chosen env; if none is chosen, the env of a run in the same evaluation; if there is none, the project's env.
+ *
+ * @throws {UsageError} if no env is chosen, and the run or the project has a mix
+ */
+function playerEnv(
+  player: PlayerName,
+  policies: string,
+  overrides: Options["overrides"],
+): Tree & { readonly tag: string } {
   const chosen = envOverrides(overrides);
   const run = policies.split(",").find((who) => existsSync(join(who, "config.json")));
   const usual: Tree = run === undefined ? projectEnv() : readRunConfig(run).env;
-  const isMix = Array.isArray(usual["mix"]) && usual["mix"].length > 0;
-  if (chosen["tag"] !== undefined || isMix) return { ...chosen, tag: String(chosen["tag"] ?? DEFAULTS.env) };
+  if (chosen["tag"] !== undefined) return { ...chosen, tag: String(chosen["tag"]) };
+  if (Array.isArray(usual["mix"]) && usual["mix"].length > 0) {
+    const several = `${player} would play one env, and ${run ?? PROJECT_FILE} plays several`;
+    throw new UsageError(`${several}; name one of their tags: --env TAG`);
+  }
   const { tag = DEFAULTS.env, options, actionsMax } = usual;
   const kept = actionsMax === undefined ? {} : { actionsMax };
   return { ...kept, ...chosen, tag: String(tag), options: { ...(options as Tree), ...(chosen["options"] as Tree) } };
@@ -221,7 +234,7 @@ function playerEnv(policies: string, overrides: Options["overrides"]): Tree & { 
 
 async function playerResult(policy: PlayerName, { flags, overrides }: Options): Promise<Result> {
   const { episodes = DEFAULTS.episodes, seed = DEFAULTS.seed, samples = 1 } = flags;
-  const env = playerEnv(flags.policy!, overrides);
+  const env = playerEnv(policy, flags.policy!, overrides);
   const lines: PlayerEpisode[] = [];
   const record = flags.results === undefined ? {} : { record: (episode: PlayerEpisode) => lines.push(episode) };
   const evaluation = await evaluate(policy, env, { episodes, seed, samples, ...record });

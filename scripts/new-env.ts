@@ -49,13 +49,16 @@ export async function main({ words: [file] }: Parsed<typeof command>): Promise<n
 }
 
 /**
- * @throws {UsageError} if the module would not define an env, because its tag is not valid, is already known, or is a name that the module imports
+ * @throws {UsageError} if the module would not define an env, because its tag is not valid, is already known, or is a name that the module
+ * imports or uses
  */
 function checkTag(file: string, tag: string): void {
-  const [, imported = ""] = /import \{(.*)\} from/.exec(readFileSync(`${template}.ts`, "utf8")) ?? [];
+  const text = readFileSync(`${template}.ts`, "utf8");
+  const [, imported = ""] = /import \{(.*)\} from/.exec(text) ?? [];
   let fault: string | null = null;
   if (tag.length < 2 || tag.length > 41) fault = `a tag has 2 to 41 letters and digits, but this tag has ${tag.length}`;
   else if (envTags().includes(tag)) fault = "a built-in env or an env of this project has this tag";
   else if (imported.match(/\w+/g)?.includes(tag)) fault = "the module imports this name";
+  else if (tag in globalThis && text.match(/\w+/g)!.includes(tag)) fault = `the module uses JavaScript's ${tag}`;
   if (fault !== null) throw new UsageError(`${file} would define the env ${tag}: ${fault}; name another file`);
 }

@@ -56,6 +56,8 @@ export async function main({ flags, words, overrides }: Parsed<typeof command>):
     table: onlyTable = false,
     json = false,
   } = flags;
+  if (onlyTable && flags["at-once"] !== undefined)
+    throw new UsageError("--table starts no run, and --at-once counts runs; leave one out");
   const sweep = await planSweep(file, out, overrides);
   for (const run of sweep.runs) checkFolder(run);
   makeFolder(out);

@@ -55,7 +55,7 @@ export async function main({ words: args }: Parsed<typeof command>): Promise<num
   const rest = args.filter((arg) => arg !== "--quick");
   const quick = rest.length < args.length;
   await checkFlags(rest);
-  const isValue = (i: number) => /^--[^=]+$/.test(rest[i - 1] ?? "");
+  const isValue = (i: number) => /^(-t|--[^=]+)$/.test(rest[i - 1] ?? "");
   const word = rest.find((arg, i) => !arg.startsWith("-") && !isValue(i));
   if (quick && word !== undefined)
     throw new UsageError(`--quick chooses the files itself; leave out --quick, or "${word}"`);

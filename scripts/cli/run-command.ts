@@ -35,7 +35,8 @@ export async function runCommand(name: string, args: readonly string[]): Promise
 /** Reads the project of this folder. @returns the words; the tag of an env replaces the path of its module */
 async function wordsInProject(name: string, words: string[]): Promise<string[]> {
   const folder = process.cwd();
-  const namesModule = words.some((word) => /^(--env=)?\.{0,2}\/.*\.[mc]?[jt]sx?$/.test(word));
+  // The value of --env may be a list.
+  const namesModule = words.some((word) => /(^|[=,])\.{0,2}\/[^,]*\.[mc]?[jt]sx?(,|$)/.test(word));
   if (!namesModule && !existsSync(join(folder, "bunraku.config.ts"))) return words;
   // This import must not be at the top: the packages of these modules may be missing when Bun imports this file.
   const { loadProject, withTagsForPaths } = await import("../../library/project.ts");

@@ -27,7 +27,8 @@ export interface Entry {
  *
  * @param groups  each "LABEL=RUN,RUN"
  * @param dashed  labels of the dashed lines
- * @throws {UsageError} if a group has no label, if two lines have the same label or the same run, or if no line has a label of `dashed`
+ * @throws {UsageError} if a group has no label, if two lines have the same label, if a group or the list of single runs names a run twice, or if
+ *   no line has a label of `dashed`
  * @throws {Error} if a folder has no run
  */
 export function readEntries(

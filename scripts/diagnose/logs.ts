@@ -126,7 +126,7 @@ function ofCsv(text: string, log: LogBuilder): Log {
 function csvRows(text: string): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];
-  for (const [, quoted, plain, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/g)) {
+  for (const [, quoted, plain, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n][^,\r\n]*|))(,|\r?\n|$)/g)) {
     row.push(quoted === undefined ? plain! : quoted.replaceAll('""', '"'));
     if (end === ",") continue;
     if (row.length > 1 || row[0] !== "") rows.push(row);

@@ -120,7 +120,8 @@ export function seenIn(steps: Log["steps"], path: string, chosen: readonly strin
   const measured = new Map<number, Measured>();
   for (const [step, values] of steps) {
     const known = QUANTITIES.flatMap(({ name, key }) => {
-      const value = values.get(columns[name] ?? "");
+      const column = columns[name];
+      const value = column === undefined ? undefined : values.get(column);
       return value === undefined ? [] : [[key, opposites.has(name) ? 1 - value : value] as const];
     });
     if (known.length > 0) measured.set(step, Object.fromEntries(known));

@@ -27,6 +27,8 @@ import { progressLine, type Result } from "./report.ts";
 
 /** Default limit of a reply, in tokens. */
 const REPLY_TOKENS_MAX = 512;
+/** Default of --timeout-s. */
+const TIMEOUT_S = 120;
 
 /** Flags of hosted models. Of these flags, other policies take only `results`. */
 export const hostedFlags = {
@@ -48,7 +50,7 @@ export const hostedFlags = {
     `Maximum number of tokens of a reply (default: ${REPLY_TOKENS_MAX}; for a policy of \`bun run serve\` the policy's own limit)`,
   ),
   tries: flag.positive("N", "Tries of a request whose failure may be temporary (default: 6)"),
-  "timeout-s": flag.number("S", "Longest wait for one answer, in seconds (default: 120)"),
+  "timeout-s": flag.number("S", `Longest wait for one answer, in seconds (default: ${TIMEOUT_S})`),
   "price-in": flag.number("USD", "Price of a million input tokens, to report the cost"),
   "price-out": flag.number("USD", "Price of a million output tokens, to report the cost"),
 } as const satisfies Record<string, Flag>;
@@ -68,18 +70,32 @@ const HOSTED = new RegExp(`^(${Object.keys(PROVIDERS).join("|")}):(.+)$`);
 
 export const isHosted = (policy: string): boolean => HOSTED.test(policy);
 
+/** The model's server. @throws {UsageError} for a fault of the policy's flags or settings that shows before the server answers */
+export function hostedServer(policy: string, flags: HostedFlags, overrides: readonly Override[]) {
+  const [, providerName, model] = HOSTED.exec(policy)!;
+  const provider = PROVIDERS[providerName!]!;
+  const baseUrl = addressOf(provider, flags["base-url"]);
+  const key = keyOf(provider, baseUrl, flags);
+  const { temperature = 0, "timeout-s": timeoutS = TIMEOUT_S } = flags;
+  if (temperature < 0) throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
+  if (timeoutS <= 0) throw new UsageError(`--timeout-s must be above 0, got ${timeoutS}`);
+  const other = overrides.find(({ path }) => !/^(env|prompt)\./.test(path) || isUnread(path));
+  if (other !== undefined)
+    throw new UsageError(
+      `${other.source}: a hosted model takes keys of env and prompt, except ${UNREAD.join(", ")}; leave it out`,
+    );
+  const ask = (url: string, init: RequestInit) => fetch(url, { ...init, ...noProxyHere(url) });
+  return { provider, model: model!, baseUrl, key, fetch: ask };
+}
+
 /** The result of one env, with the tokens and cost of its episodes. */
 export async function hostedResults(
   policy: string,
   flags: HostedFlags,
   overrides: readonly Override[],
 ): Promise<{ results: Result[]; usage: HostedUsage }> {
-  const [, providerName, model] = HOSTED.exec(policy)!;
-  const provider = PROVIDERS[providerName!]!;
-  const baseUrl = addressOf(provider, flags["base-url"]);
-  const key = keyOf(provider, baseUrl, flags);
-  const ask = (url: string, init: RequestInit) => fetch(url, { ...init, ...noProxyHere(url) });
-  const server = { provider, model: model!, baseUrl, key, fetch: ask };
+  const server = hostedServer(policy, flags, overrides);
+  const { provider, baseUrl } = server;
   // Only the card of a policy of `bun run serve` has this part: the env, prompts and lengths of training.
   const served = baseUrl === provider.baseUrl ? null : ModelCard.safeParse(await modelCard(server));
   const card = served?.data?.bunraku ?? null;
@@ -90,26 +106,23 @@ export async function hostedResults(
   const { "reply-tokens": asked = null } = flags;
   const replyTokensMax = asked ?? card?.replyTokensMax ?? REPLY_TOKENS_MAX;
   const { temperature = null } = flags;
-  if (temperature !== null && temperature < 0)
-    throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
   const { env, prompt } = config;
   const settings = { policy, baseUrl, temperature, replyTokensMax, env, prompt, seed, samples };
   const results = flags.results === undefined ? Results.none() : openResults(flags.results, settings);
-  const timeoutMs = 1000 * (flags["timeout-s"] ?? 120);
-  if (timeoutMs <= 0) throw new UsageError(`--timeout-s must be above 0, got ${flags["timeout-s"]}`);
   const client = new HostedClient({
     ...server,
     temperature,
     // A policy of `bun run serve` has limits of its own, so the client sends only the user's limit.
     replyTokensMax: card === null ? replyTokensMax : asked,
-    timeoutMs,
+    timeoutMs: 1000 * (flags["timeout-s"] ?? TIMEOUT_S),
     warn,
     triesMax: flags.tries ?? 6,
     clock: realClock,
     uniform: Math.random,
     wallClock: Date.now,
   });
-  const kept = results.episodes.size;
+  // The file may have episodes of more boards than this evaluation plays.
+  const kept = [...results.episodes.keys()].filter((index) => index < episodes * samples).length;
   if (kept > 0) say(`${kept} episodes are taken from ${flags.results}`);
   for (const line of tooSmallBudgets(config)) warn(line);
   const tag = tagOf(config, env.tag);
@@ -195,11 +208,6 @@ function hostedConfig(
   overrides: readonly Override[],
   card: ServedCard | null,
 ): RunConfig {
-  const other = overrides.find(({ path }) => !/^(env|prompt)\./.test(path) || isUnread(path));
-  if (other !== undefined)
-    throw new UsageError(
-      `${other.source}: a hosted model takes keys of env and prompt, except ${UNREAD.join(", ")}; leave it out`,
-    );
   const asked = overrides.findLast(({ path }) => path === "env.tag")?.text;
   const trained = card === null ? null : trainedEnv(card, asked);
   const values = card === null ? { prompt: { layout: "ragen-v2" } } : trainedForm(card, trained);

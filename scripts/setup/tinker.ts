@@ -84,8 +84,10 @@ export async function setUpTinker({ folder, python, model }: TinkerPlaces, say: 
     say(`installing ${SKYRL_TX} and ${PACKAGES.length} packages with pip`);
     mkdirSync(folder, { recursive: true });
     await run(["python3", "-m", "venv", join(folder, "venv")]);
-    await run([python, "-m", "pip", "install", "--quiet", ...PACKAGES]);
-    await run([python, "-m", "pip", "install", "--quiet", "--no-deps", SKYRL_TX]);
+    // The check of pip's own version writes its notice after pip's error.
+    const install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    await run([...install, ...PACKAGES]);
+    await run([...install, "--no-deps", SKYRL_TX]);
     const script =
       "import pathlib, site, sys; pathlib.Path(site.getsitepackages()[0], sys.argv[1]).write_text(sys.argv[2])";
     for (const [name, text] of Object.entries(MODULES)) await run([python, "-c", script, name, text]);
@@ -128,8 +130,11 @@ export async function startTinkerServer({ folder, python, model, compiled }: Tin
   const kill = (signal: NodeJS.Signals) => {
     if (isRunning()) process.kill(-server.pid!, signal);
   };
-  for (const began = performance.now(); isRunning() && performance.now() - began < READY_MS; await Bun.sleep(200)) {
-    const answer = await fetch(`${url}/api/v1/healthz`, { proxy: false as never }).catch(() => null);
+  const ended = new AbortController();
+  server.once("exit", () => ended.abort());
+  const signal = AbortSignal.any([ended.signal, AbortSignal.timeout(READY_MS)]);
+  for (; !signal.aborted; await Bun.sleep(200)) {
+    const answer = await fetch(`${url}/api/v1/healthz`, { proxy: false as never, signal }).catch(() => null);
     if (answer?.ok) return { url, process: server, kill };
   }
   kill("SIGKILL");

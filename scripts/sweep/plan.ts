@@ -110,6 +110,8 @@ export async function planSweep(file: string, out: string, over: readonly Overri
       return { name, preset, overrides };
     }),
   );
+  const twice = firstRepeated(groups.map(({ name }) => name));
+  if (twice !== undefined) throw new UsageError(`${file}: two groups have the name ${twice}; rename a variant`);
   const planned: Omit<PlannedRun, "seed" | "folder">[] = [];
   for (const { name, preset, overrides } of groups) {
     const set = [...overrides, { path: "metrics.port", text: "0", source: "sweep" }];

@@ -1,6 +1,6 @@
 /** Calls of the AI SDK as text, and replies as its content. */
 import { expect, test } from "bun:test";
-import { type Call, contentOf, messagesOf, replyParts } from "../../library/ai-text.ts";
+import { type Call, contentOf, messagesOf, replyParts, warningsOf } from "../../library/ai-text.ts";
 
 const add = { type: "function", name: "add", description: "Adds.", inputSchema: { type: "object" } } as const;
 const call: Call = {
@@ -35,6 +35,17 @@ test("tools follow the system message, calls and results are in the dialogue", (
     { role: "user", content: 'add: {"sum":2}\nadd: no b' },
   ]);
   expect(messagesOf({ ...call, toolChoice: { type: "none" } }, false)[0]!.content).toBe("Be exact.");
+});
+
+test("a tool that only a provider can run is in no prompt, and a warning names it", () => {
+  const web = { type: "provider", id: "openai.web_search", name: "web_search", args: {} } as const;
+  const both: Call = { ...call, tools: [add, web] };
+  expect(messagesOf(both, true)).toEqual(messagesOf(call, true));
+  expect(warningsOf(both)).toEqual([{ type: "unsupported", feature: "the provider's tool openai.web_search" }]);
+  expect(contentOf({ thought: "", answer: "web_search" }, both, () => "1")).toEqual([
+    { type: "text", text: "web_search" },
+  ]);
+  expect(warningsOf(call)).toEqual([]);
 });
 
 test("a call that asks for JSON says of which schema, if it names one", () => {

@@ -1,11 +1,12 @@
 /** Tests `bunraku/ai` with the real AI SDK: a run trains on an env whose game is an agent, and then the agent asks the trained policy. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { generateText, streamText } from "ai";
+import { generateText, streamText, tool } from "ai";
+import { z } from "zod";
 import type { OutsideGame } from "../../envs/env.ts";
 import { agentEnv, bunraku } from "../../library/ai.ts";
 import type { Settings } from "../../library/config.ts";
-import type { Episode } from "../../library/index.ts";
+import type { Episode, Message } from "../../library/index.ts";
 import { loadPolicy, type Policy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
@@ -154,6 +155,34 @@ test("streamText streams what generateText gives, thought and answer apart", asy
   expect(whole.usage.outputTokens).toBeGreaterThan(5);
   const reply = await policy.reply([{ role: "user", content: prompt }], { seed, temperature, tokensMax: 40 });
   expect(reply).toBe(`<think>${whole.reasoningText}</think><answer>${whole.text}</answer>`);
+});
+
+test("an answer that may call no tool streams piece by piece, also if the call lists tools", async () => {
+  const pieces = ["<answer>one ", "two ", "three</answer>"];
+  const lines = pieces.map((content) => `data: ${JSON.stringify({ choices: [{ delta: { content } }] })}\n\n`);
+  const { name, config } = policy;
+  const written = { name, config, complete: async () => new Response(lines.join("")) } as unknown as Policy;
+  const tools = { peek: tool({ inputSchema: z.object({}), execute: () => "" }) };
+  const piecesOf = (toolChoice: "auto" | "none") =>
+    Array.fromAsync(streamText({ model: bunraku(written), prompt: "?", tools, toolChoice }).textStream);
+  expect(await piecesOf("auto")).toEqual(["one two three"]);
+  expect(await piecesOf("none")).toEqual(["one", " two", " three"]);
+});
+
+test("with an env and prompts of RAGEN, later prompts show a reply as RAGEN rebuilds it, as in training", async () => {
+  const { name, config } = policy;
+  const shown: string[] = [];
+  const spaced = {
+    name,
+    config: { ...config, prompt: { ...config.prompt, compat: "ragen-v1" } },
+    async reply(messages: readonly Message[]) {
+      shown.push(...messages.flatMap(({ role, content }) => (role === "assistant" ? content : [])));
+      return "<think>a door</think> <answer> 1 </answer>";
+    },
+  } as unknown as Policy;
+  const model = bunraku(spaced, { env: "Doors" });
+  for (const prompt of ["Which door?", "Sure?"]) expect((await generateText({ model, prompt })).text).toBe("1");
+  expect(shown).toEqual(["<think>a door</think><answer>1</answer>"]);
 });
 
 test("a call ends when its signal aborts, even if the policy still writes", async () => {

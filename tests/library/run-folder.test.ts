@@ -2,6 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import type { Tree } from "../../actors/config/layers.ts";
+import { composeWithEnvFile } from "../../actors/config/preset-files.ts";
 import { ConfigError } from "../../actors/errors.ts";
 import { addStart, readStarts } from "../../actors/record/starts.ts";
 import { lockRun } from "../../actors/supervisor/run-lock.ts";
@@ -79,6 +81,21 @@ test("a resumed run takes the file that began it, with its secrets; of another f
   expect(file({ metrics: { host: "0.0.0.0" } })).toThrow(
     "set metrics.token, or use 127.0.0.1. config.json holds no secrets: give the file of --config again",
   );
+});
+
+test("a resumed run takes the file that began it, also where the schema has completed the file's lists", () => {
+  const stage = { name: "learn", steps: 5, batch: 4, learningRate: 1e-3 };
+  const values = {
+    env: { mix: [{ tag: "FrozenLake", options: { successRate: 0.8 } }, { tag: "Bandit" }] },
+    warmStart: { stages: [stage] },
+  };
+  const { folder } = newRun(composeWithEnvFile([{ source: "mix.yaml", values }]), join(temporaryFolder(), "run"));
+  const resumed = (values: Tree) => () => oldRun(folder, [{ source: "mix.yaml", values }]).config.warmStart.stages;
+  const { batch: _, ...withoutBatch } = stage;
+  for (const kept of [values, { warmStart: { stages: { 0: { steps: 5 } } } }])
+    expect(resumed(kept)()).toMatchObject([stage]);
+  for (const stages of [[{ ...stage, steps: 6 }], [withoutBatch], [], { 0: { steps: 6 } }])
+    expect(resumed({ warmStart: { stages } })).toThrow(/keeps its config, .*; leave warmStart\.stages/);
 });
 
 describe("a finished run", () => {

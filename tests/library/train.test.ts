@@ -6,36 +6,57 @@ import { RunConfig } from "../../actors/config/config.ts";
 import { type Machine, thisMachine } from "../../actors/engine/choice.ts";
 import { ConfigError } from "../../actors/errors.ts";
 import { envTag } from "../../envs/registry.ts";
-import { checkPresent, checkRun } from "../../library/chosen-model.ts";
+import { checkPresent, checkRun, modelFolder } from "../../library/chosen-model.ts";
 import { checkBoards, evaluate, loadPolicy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
 
 const messageOf = (failing: Promise<unknown>) => failing.then(String, ({ message }: Error) => message);
 
-test("a model of the Hub is asked of the Hub, and no run is left if it is not there", async () => {
-  const [HF_ENDPOINT, HF_HUB_CACHE] = [process.env["HF_ENDPOINT"], process.env["HF_HUB_CACHE"]];
-  const asked: string[] = [];
+/** What a Hub that has no model is asked for: the path and the secret of each request. */
+async function askedOfHub(
+  env: Readonly<Record<string, string>>,
+  ask: () => Promise<void>,
+): Promise<[string, string | null][]> {
+  const asked: [string, string | null][] = [];
   using hub = Bun.serve({
     port: 0,
     fetch(request) {
-      asked.push(new URL(request.url).pathname);
+      asked.push([new URL(request.url).pathname, request.headers.get("authorization")]);
       return new Response("no such model", { status: 404 });
     },
   });
-  Object.assign(process.env, { HF_ENDPOINT: hub.url.href, HF_HUB_CACHE: temporaryFolder() });
+  const all = { HF_ENDPOINT: hub.url.href, HF_HUB_CACHE: temporaryFolder(), ...env };
+  const before = Object.keys(all).map((name) => [name, process.env[name]] as const);
+  Object.assign(process.env, all);
   try {
-    const folder = join(temporaryFolder(), "run");
-    const settings = { env: { tag: "Bandit" }, model: { path: "hf:tiny/none" } };
-    expect(await messageOf(train(settings, { folder }))).toContain("hf:tiny/none");
-    expect(asked).toEqual(["/api/models/tiny/none/revision/main"]);
-    expect(existsSync(folder)).toBe(false);
+    await ask();
   } finally {
-    for (const [name, value] of Object.entries({ HF_ENDPOINT, HF_HUB_CACHE })) {
+    for (const [name, value] of before) {
       if (value === undefined) delete process.env[name];
       else process.env[name] = value;
     }
   }
+  return asked;
+}
+
+test("a model of the Hub is asked of the Hub, and no run is left if it is not there", async () => {
+  const asked = await askedOfHub({}, async () => {
+    const folder = join(temporaryFolder(), "run");
+    const settings = { env: { tag: "Bandit" }, model: { path: "hf:tiny/none" } };
+    expect(await messageOf(train(settings, { folder }))).toContain("hf:tiny/none");
+    expect(existsSync(folder)).toBe(false);
+  });
+  expect(asked.map(([path]) => path)).toEqual(["/api/models/tiny/none/revision/main"]);
+});
+
+test("the Hub gets the token that HF_TOKEN holds, and none if HF_TOKEN is empty", async () => {
+  const secretOf = async (HF_TOKEN: string) => {
+    const ask = async () => expect(await messageOf(modelFolder("hf:tiny/none", () => {}))).toContain("hf:tiny/none");
+    return (await askedOfHub({ HF_TOKEN }, ask)).map(([, secret]) => secret);
+  };
+  expect(await secretOf("hf_secret")).toEqual(["Bearer hf_secret"]);
+  expect(await secretOf("")).toEqual([null]);
 });
 
 test("a gate without its certificate is refused before the folder of the run is made", async () => {

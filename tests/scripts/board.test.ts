@@ -45,6 +45,7 @@ describe("bun run board", () => {
     [["--seed", "4294967296"], "--seed must be below 4294967296"],
     [["--out", join(dirname(out), "folder.png")], "folder.png: EISDIR: illegal operation on a directory"],
     [["--env.actionsMax=0"], "--env.actionsMax must be a whole number, 1 or more, got 0"],
+    [["--env.actionsMax=5"], "--env.actionsMax limits the actions of a player; add --policy, or leave it out"],
     [["--env.actionsMax=-5", "--policy", "random"], "--env.actionsMax must be a whole number, 1 or more, got -5"],
     [["--learner.updates=3"], "board takes env.options and env.actionsMax only; leave it out"],
   ])("refuses %j in one line", async (args, message) => {

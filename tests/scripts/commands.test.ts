@@ -47,6 +47,8 @@ describe("bun run test", async () => {
     expect(quick.out).toContain(
       "--quick left out 2 files; `bun run test` runs them all\n2 passed, 0 failed, 0 skipped\n",
     );
+    const one = await command(["test", "--quick", "-t", "two"], folder);
+    expect([one.code, lastLine(one.out)]).toEqual([0, "1 passed, 0 failed, 0 skipped"]);
     const { code, err } = await command(["test", "--quick", "good"], folder);
     expect([code, err]).toEqual([2, 'error: --quick chooses the files itself; leave out --quick, or "good"\n']);
   });
@@ -103,6 +105,8 @@ describe("bun run bench", async () => {
 
   test("lists what there is", async () => {
     expect(await bench()).toEqual({ code: 0, out: "  falls  falls\n  sum    adds\n", err: "" });
+    const err = "error: --sum.a=4: name the benchmark to run\n";
+    expect(await bench("--sum.a=4")).toEqual({ code: 2, out: "", err });
   });
 
   test("passes the benchmark's lines on, and ends with its object under --json", async () => {

@@ -111,6 +111,17 @@ test("an early stop that comes twice is shown where it came first", async () => 
   expect(out.match(/at update \d+: reward_variance_collapse/g)).toEqual(["at update 20: reward_variance_collapse"]);
 });
 
+test("an early stop is shown where it alone would have come, also right after another one", async () => {
+  const path = record("both", (update) => (update > 10 ? 0 : 1));
+  using db = new Database(join(path, "run.sqlite"));
+  db.run("UPDATE metrics SET value = 0 WHERE name = 'train/kept_groups' AND step > 17");
+  const { out } = await commandHere(["diagnose", path]);
+  expect(out.match(/at update \d+: \w+/g)).toEqual([
+    "at update 20: reward_variance_collapse",
+    "at update 22: empty_filtered_steps",
+  ]);
+});
+
 test("the early stops of the run's own config are shown once, as those of RAGEN-2", async () => {
   const asked = ["diagnose", trapped, "--health.ladder=[]"];
   const without = await commandHere(asked);
@@ -361,6 +372,7 @@ test.each([
   [[healthy, "--health.trap.patiense=1"], /unknown key health\.trap\.patiense/],
   [[healthy, "--health.trap.patience=0"], /expected number to be >0/],
   [[healthy, "--held-out", "Bandit"], /--held-out is read with --rates only; add --rates, or leave it out/],
+  [[healthy, "--column", "success=x"], /--column names columns of a log, and a run of Bunraku has none; leave it out/],
   [["--rates", folder, "--column", "success=x"], /--column is not read with --rates; leave it out/],
   [["--rates", folder, "--health.trap.patience=3"], /--health\.trap\.patience=3: --rates takes no settings/],
 ])("%p is refused with exit code 2 and one line", async (args, told) => {

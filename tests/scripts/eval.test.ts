@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
-import { command, commandHere, type Ended, expectRefusal, expectSuccess } from "./command.ts";
+import { command, commandHere, type Ended, expectRefusal, expectSuccess, root } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const evaluate = (...args: string[]) => evaluateBy(commandHere, args);
@@ -175,6 +175,12 @@ describe("a run's policy", () => {
     expect(Object.keys(both.result.envs)).toEqual(["Two", "One"]);
     expect(both.table).toMatch(/\nsuccess +Two +One\n/);
     writeFileSync(join(mixed, "config.json"), JSON.stringify({ ...config, env: { ...config.env, mix } }));
+    const beside = await commandHere(["eval", "--policy", `${mixed},random`]);
+    expect([beside.code, beside.out, beside.err]).toEqual([
+      2,
+      "",
+      `error: random would play one env, and ${mixed} plays several; name one of their tags: --env TAG\n`,
+    ]);
     const unclear = await commandHere(["eval", "--policy", mixed, "--env.turnsMax=1"]);
     expect([unclear.code, unclear.err]).toEqual([
       2,
@@ -284,6 +290,14 @@ describe("refused with exit code 2 and one line", () => {
   ])("%p", async (args, told) => {
     expectRefusal(await commandHere(["eval", ...args]), told);
   });
+});
+
+test("the path of an env's module may stand in a list of envs, also without bunraku.config.ts", async () => {
+  const street = join(root, "library/template/envs/street.ts");
+  for (const envs of [`${street},Bandit`, `Bandit,${street}`]) {
+    const { code, out } = await commandHere(["eval", "--env", envs, "--policy", "random", "--episodes", "4"]);
+    expect([code, out.match(/^\w+(?=, 4 boards from seed)/gm)?.sort()]).toEqual([0, ["Bandit", "Street"]]);
+  }
 });
 
 test("help names every env", async () => {

@@ -108,18 +108,60 @@ test("a tinker server that a signal ends while it starts is not waited for", asy
   expect(ended).toBe(`Error: skyrl-tx does not answer at http://127.0.0.1:1; its log is ${join(folder, "server.log")}`);
 });
 
-test("an environment of Python that lost its Python is made again", async () => {
+test("a tinker server that ends is not waited for, even if another program takes the request and never answers", async () => {
+  const folder = temporaryFolder();
+  const python = join(folder, "python");
+  const asked = Promise.withResolvers<void>();
+  const mute = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch() {
+      asked.resolve();
+      return new Promise<Response>(() => {});
+    },
+  });
+  servers.push(mute);
+  // The server ends when this test writes to the pipe.
+  const go = join(folder, "go");
+  Bun.spawnSync(["mkfifo", go]);
+  writeFileSync(python, `#!/bin/sh\ncat ${go}\n`);
+  chmodSync(python, 0o755);
+  const ended = startTinkerServer({ ...tinkerPlaces(folder), python }, mute.port!).catch(String);
+  await asked.promise;
+  writeFileSync(go, "");
+  expect(await ended).toStartWith(`Error: skyrl-tx does not answer at http://127.0.0.1:${mute.port}; `);
+});
+
+/** Calls setUpTinker in a process whose `python3` is this script. @returns the places, and what the process says on standard error */
+function setUpTinkerWith(python3: string) {
   const folder = temporaryFolder();
   mkdirSync(join(folder, "model"));
   writeFileSync(join(folder, "installed"), "");
-  // A python3 that makes an environment whose Python does nothing.
   const fake = join(folder, "python3");
-  writeFileSync(fake, '#!/bin/sh\nif [ "$2" = venv ]; then mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; fi\n');
+  writeFileSync(fake, python3);
   chmodSync(fake, 0o755);
   const module = JSON.stringify(join(import.meta.dir, "../../scripts/setup/tinker.ts"));
   const script = `const { setUpTinker, tinkerPlaces } = await import(${module});
-    await setUpTinker(tinkerPlaces(${JSON.stringify(folder)}), () => {});`;
+    await setUpTinker(tinkerPlaces(${JSON.stringify(folder)}), () => {}).catch(({ message }) => console.error(message));`;
   const env = { ...process.env, PATH: `${folder}:${process.env["PATH"]}` };
-  expect(Bun.spawnSync([process.execPath, "-e", script], { env }).stderr.toString()).toBe("");
-  expect(existsSync(tinkerPlaces(folder).python)).toBe(true);
+  const err = Bun.spawnSync([process.execPath, "-e", script], { env }).stderr.toString();
+  return { places: tinkerPlaces(folder), err };
+}
+
+/** Makes an environment whose Python is this script. */
+const VENV = '#!/bin/sh\nif [ "$2" = venv ]; then mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; fi\n';
+
+test("an environment of Python that lost its Python is made again", async () => {
+  const { places, err } = setUpTinkerWith(VENV);
+  expect([err, existsSync(places.python)]).toEqual(["", true]);
+});
+
+test("a package that pip cannot install is named with pip's reason, not with pip's advice to update pip", async () => {
+  const { err } = setUpTinkerWith(
+    `${VENV}if [ "$2" = pip ]; then
+echo "ERROR: No matching distribution found" >&2
+case "$*" in *--disable-pip-version-check*) ;; *) echo "[notice] To update, run: pip install --upgrade pip" >&2 ;; esac
+exit 1; fi\n`,
+  );
+  expect(err).toEndWith(" -m pip install ended with 1: ERROR: No matching distribution found\n");
 });

@@ -53,6 +53,13 @@ test("is as small whatever the config asks for, and starts no actor that others 
   ]);
 });
 
+test("gives an env of a mix no more turns than the config does", () => {
+  const settings = { "env.turnsMax": "1", "env.mix": '[{"tag":"FrozenLake"},{"tag":"Bandit"}]' };
+  const overrides = Object.entries(settings).map(([path, text]) => ({ path, text, source: path }));
+  const { env } = smokeConfig(chooseConfig({ flags: {}, overrides }));
+  expect(env.mix.map(({ turnsMax }) => turnsMax)).toEqual([1, 1]);
+});
+
 test("cannot resume a run", async () => {
   const { code, err } = await command(["cluster", "--resume", "runs/a", "--smoke"]);
   expect([code, err]).toEqual([2, "error: --smoke starts a new run; leave --resume out\n"]);

@@ -5,8 +5,10 @@ import { join } from "node:path";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { lockRun } from "../../actors/supervisor/run-lock.ts";
+import { NO_PROJECT } from "../../library/project.ts";
 import { newRun } from "../../library/run-folder.ts";
 import { meanOf, shareOf, studentT } from "../../model/interval.ts";
+import { inProject } from "../../scripts/cli/presets.ts";
 import { planSweep } from "../../scripts/sweep/plan.ts";
 import { checkFolder } from "../../scripts/sweep/play.ts";
 import { LONG } from "../e2e/run-process.ts";
@@ -140,9 +142,27 @@ describe("what it refuses, in one line", () => {
     expect(existsSync(join(folder, "never"))).toBe(false);
   });
 
+  test("two groups of one name, which would share their folders", async () => {
+    const settings = { env: { tag: "Bandit" } };
+    inProject({ ...NO_PROJECT, presets: { own: settings, "own.a": settings } });
+    try {
+      const file = sweepFile({ presets: ["own", "own.a"], seeds: [1], variants: { b: null, "a.b": null } });
+      await expect(planSweep(file, "out", [])).rejects.toThrow(
+        /: two groups have the name own\.a\.b; rename a variant$/,
+      );
+    } finally {
+      inProject(NO_PROJECT);
+    }
+  });
+
   test("no run at once", async () => {
     const { code, err } = await commandHere(["sweep", sweepFile({ seeds: [1] }), "--at-once", "0"]);
     expect([code, err]).toEqual([2, 'error: --at-once takes a whole number, 1 or more, got "0"\n']);
+  });
+
+  test("a number of runs at once for a table, which starts none", async () => {
+    const { code, err } = await commandHere(["sweep", sweepFile({ seeds: [1] }), "--table", "--at-once", "2"]);
+    expect([code, err]).toEqual([2, "error: --table starts no run, and --at-once counts runs; leave one out\n"]);
   });
 
   test("a folder that cannot be made", async () => {

@@ -221,6 +221,14 @@ test("new-env writes an env whose test passes and which commands take by its pat
       "would define the env A: a tag has 2 to 41 letters and digits, but this tag has 1; name another file",
     ],
     [join(folder, "envs/pcg64.ts"), "would define the env Pcg64: the module imports this name; name another file"],
+    [
+      join(folder, "envs/array.ts"),
+      "would define the env Array: the module uses JavaScript's Array; name another file",
+    ],
+    [
+      join(folder, "envs/error.ts"),
+      "would define the env Error: the module uses JavaScript's Error; name another file",
+    ],
   ] as const) {
     const { code, err } = await commandHere(["new-env", file]);
     expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining(message) });

@@ -198,6 +198,16 @@ test.each(["config", "metrics"])("what %s says is what its page in docs/ says", 
   expect(await Bun.file(join(root, "docs", name === "config" ? "configuration.md" : "metrics.md")).text()).toBe(out);
 });
 
+test.each([
+  [["--preset", "starpo-ppo"], "--preset starpo-ppo"],
+  [["--config", "mine.yaml"], "--config mine.yaml"],
+  [["--env", "Bandit"], "--env Bandit"],
+  [["--learner.updates=3"], "--learner.updates=3"],
+])("config --markdown does not read %p", async (args, told) => {
+  const { code, err } = await commandHere(["config", "--markdown", ...args]);
+  expect([code, err]).toEqual([2, `error: --markdown prints the defaults of the schema; leave out ${told}\n`]);
+});
+
 test("metrics are listed by the beginning of their names", async () => {
   const { code, out } = await commandHere(["metrics", "validate/", "--json"]);
   const rows = JSON.parse(out) as { name: string; unit: string; help: string }[];

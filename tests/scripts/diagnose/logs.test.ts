@@ -43,6 +43,14 @@ test("CSV: quotes are doubled, only a name without spaces loses its run, and a s
   ]);
 });
 
+test("CSV: a quote inside a field without quotes is a character, as Python reads it, and hides no row", () => {
+  const text = 'step,size,loss\n1,5",0.5\n2,6",0.25\n';
+  expect(read("inches.csv", text).steps).toEqual([
+    [1, { loss: 0.5 }],
+    [2, { loss: 0.25 }],
+  ]);
+});
+
 test("several event files of a folder are read in the order of their names, so a later one counts", () => {
   const board = join(folder, "board");
   mkdirSync(board);

@@ -24,6 +24,10 @@ describe("the name of a quantity", () => {
   });
 });
 
+test("a column without a name, such as the row numbers that pandas writes, is no quantity", () => {
+  expect(seen([{ "": 7, entropy: 1 }]).measured.get(1)).toEqual({ entropy: 1 });
+});
+
 test("one of success, spread and entropy is enough, and a step without any quantity is no point", () => {
   for (const name of ["train/success", "reward_std", "entropy"])
     expect([...seen([{ [name]: 0.5 }, { loss: 1 }, { [name]: 0.5 }]).measured.keys()]).toEqual([1, 3]);

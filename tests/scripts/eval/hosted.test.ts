@@ -140,6 +140,8 @@ test("continues from its results, and sends no request twice", async () => {
   expect(JSON.parse(out.trimEnd().split("\n").at(-1)!)).toMatchObject({ episodes: 9, usage: { requests: 4 } });
   expect(readFileSync(file, "utf8").trimEnd().split("\n").length).toBe(10);
 
+  const fewer = await evaluate(...args, "--episodes", "3");
+  expect([fewer.code, fewer.err]).toEqual([0, expect.stringContaining(`3 episodes are taken from ${file}`)]);
   const other = await evaluate(...args, "--seed", "7");
   expect([other.code, other.err]).toEqual([
     2,
@@ -263,6 +265,7 @@ describe("refused with exit code 2 and one line", () => {
       ["--policy", "openai:m,random", "--results", "x.jsonl"],
       /--results cannot mix a hosted model with other policies/,
     ],
+    [["--policy", "random,openai:m"], /OPENAI_API_KEY, which is not set/],
     [["--policy", "openai:m", "--checkpoint", "u1"], /--checkpoint is for a run's policy/],
     [
       ["--policy", "openai:m", "--env", "Bandit,BanditRev", "--results", "x.jsonl"],
