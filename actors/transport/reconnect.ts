@@ -62,7 +62,8 @@ export function connectForever(options: ReconnectOptions): Connection {
       pending?.close(detail);
       pending = null;
       if (closedWith !== null) return;
-      options.failed?.(detail, ++attempt, error);
+      attempt++;
+      options.failed?.(detail, attempt, error);
       wait();
       return;
     }
@@ -72,7 +73,8 @@ export function connectForever(options: ReconnectOptions): Connection {
       receiving.open(current);
       attempt = 0;
     } catch (error) {
-      options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, ++attempt, error);
+      attempt++;
+      options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, attempt, error);
       current.close(describeError(error));
     }
   }

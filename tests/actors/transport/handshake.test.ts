@@ -154,6 +154,25 @@ describe("connectForever", () => {
     expect(connection.peer()).not.toBeNull();
   });
 
+  test("waits longer after each failure also if nobody asks to hear of failures", async () => {
+    const clock = new FakeClock();
+    connectForever({
+      transport: memory(),
+      address: () => "memory:host",
+      me: () => me,
+      handler: idle,
+      clock,
+      uniform: () => 1,
+    });
+    const waits: number[] = [];
+    for (let i = 0; i < 4; i++) {
+      await settle();
+      waits.push(clock.waitingMs[0]!);
+      clock.advance(waits.at(-1)!);
+    }
+    expect(waits).toEqual([50, 100, 200, 400]);
+  });
+
   test("waits twice as long after each failure of its handler, too", async () => {
     const broken = () => {
       throw new Error("a bug");
