@@ -79,6 +79,17 @@ describe("a handshake", () => {
     expect(host.seen).toEqual(["joined sampler-1 null", "joined sampler-1 ws://127.0.0.1:1"]);
   });
 
+  test("tells that an actor left also if the connection ends at once after a repeated hello", async () => {
+    const { host, peer } = await connected();
+    await sayHello(peer, me, 1000);
+    const again = sayHello(peer, { ...me, url: "ws://127.0.0.1:1" }, 1000);
+    // The host gets the hello and the close in one turn of the event loop.
+    peer.close("the process ends");
+    await expect(again).rejects.toThrow("closed before it answered hello");
+    await settle();
+    expect(host.seen).toEqual(["joined sampler-1 null", "left sampler-1: the process ends"]);
+  });
+
   test("closes a connection on which something comes before hello", async () => {
     const { host, peer } = await connected();
     expect(await peer.ask(open, 1000)).toMatchObject({ type: "failed", code: "closed" });
