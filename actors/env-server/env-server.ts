@@ -311,10 +311,12 @@ function checked<T>(schema: z.ZodType<T>, value: unknown): T {
 /** The key contains the owner, because two samplers may hold one episode: the learner reissues an expired ticket that a sampler still plays. */
 const keyOf = (owner: string, episode: string): string => JSON.stringify([owner, episode]);
 
-const charsOf = ({ reply, answer }: LastTurn): number =>
-  answer.type === "env.stepped"
-    ? reply.length + answer.observation.length + answer.actions.join("").length
-    : reply.length;
+function charsOf({ reply, answer }: LastTurn): number {
+  if (answer.type === "failed") return reply.length + answer.detail.length;
+  if (answer.type === "env.opened") return reply.length + answer.observation.length;
+  const { observation, actions, extra } = answer;
+  return [reply, observation, ...actions, ...Object.keys(extra)].reduce((sum, text) => sum + text.length, 0);
+}
 
 const closedEarly = (label: string) => new EpisodeError(`${label} was closed before its env answered`, "closed");
 
