@@ -310,7 +310,7 @@ function* joinRules(config: RunConfig): Generator<string> {
     else if (join.listen === null)
       yield `${path}: the count is 0, and with join.listen null no other machine can lend any; raise the count, or set join.listen`;
   }
-  const encrypted = join.listen?.startsWith("wss:") ?? false;
+  const encrypted = join.listen !== null && new URL(join.listen).protocol === "wss:";
   if (encrypted && (join.certFile === null || join.keyFile === null))
     yield "join.listen: wss:// needs a certificate; set join.certFile and join.keyFile";
   const certificates = join.certFile ?? join.keyFile ?? join.clientCaFile;

@@ -44,7 +44,7 @@ export async function openGate(listen: string, options: OpenGateOptions) {
   const { run, folder, config, transport, actorsToken, firstMessages, envServersChanged, event, report } = options;
   const { heartbeatDeadlineMs, progressDeadlineMs, logLevel } = config.supervisor;
   const beatMs = heartbeatMs(config.supervisor);
-  const tls = listen.startsWith("wss:") ? serverTls(config.join) : null;
+  const tls = new URL(listen).protocol === "wss:" ? serverTls(config.join) : null;
   const { joinTokens, newToken } = joinTokensOf(config.join);
   const onBroker = isBroker(config.transport.listen);
   const guests = new Guests({
