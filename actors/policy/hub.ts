@@ -160,7 +160,8 @@ interface RemoteFile {
 async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): Promise<void> {
   const { file, etag, size } = remote;
   let reason = "";
-  for (let attempt = 0; attempt < ATTEMPTS && !existsSync(blob) && lengthOf(part) < size; attempt++) {
+  const isShort = () => lengthOf(part) < size || !existsSync(part);
+  for (let attempt = 0; attempt < ATTEMPTS && !existsSync(blob) && isShort(); attempt++) {
     try {
       await append(part, remote, hub);
     } catch (error) {
@@ -170,7 +171,7 @@ async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): P
   }
   if (existsSync(blob)) return;
   const got = lengthOf(part);
-  if (got < size)
+  if (isShort())
     throw new HubError(
       `the download of ${file} broke off ${ATTEMPTS} times, the last time at byte ${got} of ${size}${reason}; run the command again to continue`,
     );
