@@ -82,7 +82,8 @@ export async function hubModel(
   const { commit, files } = await listFiles(repository, revision, hub);
   const snapshot = join(folder, "snapshots", commit);
   const get = (file: string) => download(repository, commit, file, folder, hub);
-  for (const file of ["config.json", INDEX, ...TOKENIZER_FILES].filter((file) => files.has(file))) await get(file);
+  // config.json comes last of the small files. Until it is there, `isWhole` does not take the snapshot for complete.
+  for (const file of [INDEX, ...TOKENIZER_FILES, "config.json"].filter((file) => files.has(file))) await get(file);
   for (const file of needs === "weights" ? weightFiles(snapshot) : []) {
     if (!files.has(file)) throw new HubError(`${PREFIX}${repository} has no file ${file}; only safetensors are read`);
     await get(file);

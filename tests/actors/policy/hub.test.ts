@@ -25,6 +25,8 @@ let breaks: number[] = [];
 let spoil = false;
 /** Files that are empty at the Hub. */
 let empty: string[] = [];
+/** The file for which the Hub's server breaks down; null: it works. */
+let fails: string | null = null;
 let token: string | null = null;
 
 const note = (request: Request, server: string) => {
@@ -66,11 +68,12 @@ const hubServer = Bun.serve({
     const path = note(request, "hub");
     if (token !== null && request.headers.get("authorization") !== `Bearer ${token}`)
       return new Response("", { status: 401 });
-    if (path === "/api/models/tiny/qwen2/revision/main") {
+    if (["main", COMMIT].some((revision) => path === `/api/models/tiny/qwen2/revision/${revision}`)) {
       const siblings = [...readdirSync(model), ...empty].map((rfilename) => ({ rfilename }));
       return Response.json({ sha: COMMIT, siblings: [...siblings, { rfilename: "original/params.json" }] });
     }
     const file = path.startsWith(`/tiny/qwen2/resolve/${COMMIT}/`) ? path.split("/").at(-1)! : "";
+    if (file === fails) return new Response("", { status: 503 });
     if (empty.includes(file)) return new Response("", { headers: { etag: `"${gitName(new Uint8Array())}"` } });
     if (!existsSync(join(model, file)) || file === "") return new Response("", { status: 404 });
     const bytes = bytesOf(file);
@@ -93,7 +96,7 @@ afterAll(async () => {
 
 let hub: Hub;
 beforeEach(() => {
-  [seen, breaks, spoil, empty, token] = [[], [], false, [], null];
+  [seen, breaks, spoil, empty, fails, token] = [[], [], false, [], null, null];
   const cache = temporaryFolder();
   hub = {
     endpoint: hubServer.url.origin,
@@ -225,6 +228,14 @@ test("an empty file of the model is a file too", async () => {
   const folder = await get();
   expect(readFileSync(join(folder, "merges.txt"), "utf8")).toBe("");
   await checkPretrained(folder);
+});
+
+test("a download of a commit that broke before the last file is no whole model", async () => {
+  const name = parseHubName(`hf:tiny/qwen2@${COMMIT}`);
+  fails = "generation_config.json";
+  await expect(hubModel(name, hub, "tokenizer")).rejects.toThrow("cannot get generation_config.json of hf:tiny/qwen2");
+  fails = null;
+  expect(readdirSync(await hubModel(name, hub, "tokenizer"))).toContain("generation_config.json");
 });
 
 test("a cache that lost a file is filled up", async () => {
