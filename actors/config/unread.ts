@@ -148,6 +148,9 @@ const table: readonly Unread[] = [
     ],
     { when: "by engine tinker, whose server has no such setting" },
   ),
+  whileIs("engine.name", "eager", ["engine.threads", "sampler.threads"], {
+    when: "by engine eager, which computes in one thread",
+  }),
   unlessIs("sampler.engine", "own", ["sampler.threads", "sampler.weightsBetween"], {
     when: "while sampler.engine is vllm or sglang",
   }),
