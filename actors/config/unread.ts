@@ -145,6 +145,7 @@ const table: readonly Unread[] = [
       "model.lora.alpha",
       "model.lora.targets",
       "learner.gradClip",
+      "learner.microTokensMax",
     ],
     { when: "by engine tinker, whose server has no such setting" },
   ),
