@@ -59,7 +59,7 @@ export function connectForever(options: ReconnectOptions): Connection {
       if (pending.closed) throw new Error(`${pending.name} closed right after its welcome`);
     } catch (error) {
       const detail = describeError(error);
-      pending?.close(detail);
+      pending?.close(closedWith ?? detail);
       pending = null;
       if (closedWith !== null) return;
       attempt++;

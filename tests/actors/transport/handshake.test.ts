@@ -252,6 +252,15 @@ describe("connectForever", () => {
     expect(seen[0]).toBe("opened");
   });
 
+  test("that is closed while it connects tells the other end the reason", async () => {
+    const transport = memory();
+    const closed = Promise.withResolvers<string>();
+    await transport.listen("memory:host", { ...idle, closed: (_, reason) => closed.resolve(reason) });
+    const common = { address: () => "memory:host", me: () => me, handler: idle, clock: new FakeClock() };
+    connectForever({ ...common, transport, uniform: () => 1 }).close("the run is over");
+    expect(await closed.promise).toBe("the run is over");
+  });
+
   test("does nothing more once it is closed", async () => {
     const { clock, connection, failures } = setup();
     await settle();
