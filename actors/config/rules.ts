@@ -60,7 +60,10 @@ function* envRules(config: RunConfig): Generator<string> {
   }
 }
 
-/** Maximum number of episodes that random play may open in an env outside this process. At 1 ms an action, this many episodes take some minutes. */
+/**
+ * Limit on warmStart.boards x warmStart.plays for an env outside this process. At 1 ms an action, this many episodes take some minutes. Random
+ * play opens more episodes of a board on which no play wins, up to warmStart.playsMax.
+ */
 const OUTSIDE_PLAYS_MAX = 20_000;
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<string> {
