@@ -68,7 +68,14 @@ const common = {
 const ChatBody = z.strictObject({
   ...common,
   messages: z
-    .array(z.strictObject({ role: z.enum(["system", "developer", "user", "assistant"]), content: Text }))
+    .array(
+      z.strictObject({
+        role: z.enum(["system", "developer", "user", "assistant"]),
+        content: Text,
+        // A client sends a reply back as it got the reply, with this field.
+        refusal: z.null().optional(),
+      }),
+    )
     .min(1),
   max_completion_tokens: z.int().positive().nullish(),
   logprobs: z.boolean().nullish(),

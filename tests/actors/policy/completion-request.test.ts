@@ -5,6 +5,13 @@ import { askedOf } from "../../../actors/policy/completion-request.ts";
 const messages = [{ role: "user", content: "hello" }];
 const chat = (more: object) => askedOf("chat", { model: "m", messages, ...more });
 
+test("a reply may come back as the server sent it", () => {
+  const reply = { role: "assistant", content: "<think></think><answer>Up</answer>", refusal: null };
+  const { messages: read } = chat({ messages: [...messages, reply, ...messages] });
+  expect(read[1]).toEqual({ role: "assistant", content: reply.content });
+  expect(() => chat({ messages: [{ ...reply, refusal: "no" }] })).toThrow("messages.0.refusal must be of type null");
+});
+
 test("a limit of tokens may have its old or its new name", () => {
   expect(chat({}).tokensMax).toBeNull();
   expect(chat({ max_tokens: 5 }).tokensMax).toBe(5);
