@@ -72,7 +72,8 @@ export function checkRun(config: RunConfig, machine: Machine = thisMachine): voi
     );
   }
   checkData(config);
-  if (config.join.listen?.startsWith("wss:")) expectPossible("", () => serverTls(config.join));
+  if (config.join.listen !== null && new URL(config.join.listen).protocol === "wss:")
+    expectPossible("", () => serverTls(config.join));
   // The learner checks each device before it computes. This check takes a millisecond without CUDA, and comes before any actor starts.
   if (config.engine.device === "cuda")
     expectPossible("engine.device: cuda cannot be used: ", () => learnerEngine(config, 1, machine));

@@ -76,7 +76,9 @@ function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[]
     const known = issue.values.join(", ");
     return [`${setBy(layers, path)}${path}: must be one of ${known}; got ${JSON.stringify(issue.input)}${near}`];
   }
-  const got = issue.input === undefined ? "" : `, got ${JSON.stringify(SECRETS.has(path) ? "(hidden)" : issue.input)}`;
+  const found = SECRETS.has(path) ? "(hidden)" : issue.input;
+  // JSON would write null for an infinite number.
+  const got = found === undefined ? "" : `, got ${typeof found === "number" ? found : JSON.stringify(found)}`;
   return [`${setBy(layers, path)}${path}: ${issue.message}${got}`];
 }
 

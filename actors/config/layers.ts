@@ -63,7 +63,8 @@ function keyTwice(text: string): string | null {
     if (first === -1 || first > textBeyond) continue;
     const [, indent, dash, , key] = /^( *)((?:- +)*)(["']?)([A-Za-z_][\w.-]*)\3 *:(?:[ \t]|$)/.exec(line) ?? [];
     const column = (indent ?? "").length + (dash ?? "").length;
-    textBeyond = /[\s:-][|>][-+\d]*\s*$/.test(line) ? (key === undefined ? first : column) : Number.POSITIVE_INFINITY;
+    const beginsText = /[\s:-][|>][-+\d]*\s*$/.test(line.replace(/\s#.*/, ""));
+    textBeyond = beginsText ? (key === undefined ? first : column) : Number.POSITIVE_INFINITY;
     if (indent === undefined || dash === undefined || key === undefined) continue;
     // A dash begins a new item, which may repeat the keys of the previous item.
     open = open.filter((block) => block.indent < (dash === "" ? column + 1 : indent.length + 1));

@@ -60,7 +60,10 @@ function* envRules(config: RunConfig): Generator<string> {
   }
 }
 
-/** Maximum number of episodes that random play may open in an env outside this process. At 1 ms an action, this many episodes take some minutes. */
+/**
+ * Limit on warmStart.boards x warmStart.plays for an env outside this process. At 1 ms an action, this many episodes take some minutes. Random
+ * play opens more episodes of a board on which no play wins, up to warmStart.playsMax.
+ */
 const OUTSIDE_PLAYS_MAX = 20_000;
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<string> {
@@ -310,7 +313,7 @@ function* joinRules(config: RunConfig): Generator<string> {
     else if (join.listen === null)
       yield `${path}: the count is 0, and with join.listen null no other machine can lend any; raise the count, or set join.listen`;
   }
-  const encrypted = join.listen?.startsWith("wss:") ?? false;
+  const encrypted = join.listen !== null && new URL(join.listen).protocol === "wss:";
   if (encrypted && (join.certFile === null || join.keyFile === null))
     yield "join.listen: wss:// needs a certificate; set join.certFile and join.keyFile";
   const certificates = join.certFile ?? join.keyFile ?? join.clientCaFile;

@@ -145,9 +145,13 @@ const table: readonly Unread[] = [
       "model.lora.alpha",
       "model.lora.targets",
       "learner.gradClip",
+      "learner.microTokensMax",
     ],
     { when: "by engine tinker, whose server has no such setting" },
   ),
+  whileIs("engine.name", "eager", ["engine.threads", "sampler.threads"], {
+    when: "by engine eager, which computes in one thread",
+  }),
   unlessIs("sampler.engine", "own", ["sampler.threads", "sampler.weightsBetween"], {
     when: "while sampler.engine is vllm or sglang",
   }),

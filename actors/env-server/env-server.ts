@@ -77,6 +77,8 @@ export class EnvServer implements HostHandler {
   /** Last turns of ended episodes by `keyOf`, oldest first. */
   readonly #ended = new Map<string, LastTurn>();
   #endedChars = 0;
+  /** Resolve when an env has opened or failed to open. */
+  readonly #opening = new Set<Promise<void>>();
   readonly #closing = new Set<Promise<void>>();
   #cancelIdleCheck = () => {};
 
@@ -123,10 +125,13 @@ export class EnvServer implements HostHandler {
     this.#cancelIdleCheck();
     for (const key of [...this.#open.keys()]) this.#drop(key);
     for (const key of [...this.#ended.keys()]) this.#forgetLast(key);
-    if (this.#closing.size === 0) return;
+    const open = () => this.#opening.size + this.#closing.size;
+    if (open() === 0) return;
     const { clock, warn } = this.#options;
-    if (await settlesIn(clock, STOP_MS, Promise.all(this.#closing))) return;
-    warn(`${this.#closing.size} episodes were not closed in ${STOP_MS} ms`);
+    // An env that opens now is closed at once, because its episode is gone.
+    const closed = Promise.all(this.#opening).then(() => Promise.all(this.#closing));
+    if (await settlesIn(clock, STOP_MS, closed)) return;
+    warn(`${open()} episodes were not closed in ${STOP_MS} ms`);
   }
 
   #start(key: string, ask: Messages["env.open"]): MaybePromise<EnvAnswer> {
@@ -158,7 +163,11 @@ export class EnvServer implements HostHandler {
       );
       throw error;
     };
-    return this.#inTime(`${label} open`, opening).then((env) => this.#opened(episode, env), giveUp);
+    const answer = this.#inTime(`${label} open`, opening).then((env) => this.#opened(episode, env), giveUp);
+    const forget = () => void this.#opening.delete(opened);
+    const opened = answer.then(forget, forget);
+    this.#opening.add(opened);
+    return answer;
   }
 
   #opened(episode: Episode, env: Env): EnvAnswer {
@@ -311,10 +320,12 @@ function checked<T>(schema: z.ZodType<T>, value: unknown): T {
 /** The key contains the owner, because two samplers may hold one episode: the learner reissues an expired ticket that a sampler still plays. */
 const keyOf = (owner: string, episode: string): string => JSON.stringify([owner, episode]);
 
-const charsOf = ({ reply, answer }: LastTurn): number =>
-  answer.type === "env.stepped"
-    ? reply.length + answer.observation.length + answer.actions.join("").length
-    : reply.length;
+function charsOf({ reply, answer }: LastTurn): number {
+  if (answer.type === "failed") return reply.length + answer.detail.length;
+  if (answer.type === "env.opened") return reply.length + answer.observation.length;
+  const { observation, actions, extra } = answer;
+  return [reply, observation, ...actions, ...Object.keys(extra)].reduce((sum, text) => sum + text.length, 0);
+}
 
 const closedEarly = (label: string) => new EpisodeError(`${label} was closed before its env answered`, "closed");
 

@@ -39,12 +39,12 @@ const TOKEN_FILE = "join.token";
 /** When the run ends, `close` waits at most this long for guests to leave. */
 const LEAVE_MS = 2000;
 
-/** @throws {Error} in one line, if the gate cannot listen at `listen` or a certificate cannot be read */
+/** @throws {Error} in one line, if the gate cannot listen at `listen`, a certificate cannot be read or the token cannot be written */
 export async function openGate(listen: string, options: OpenGateOptions) {
   const { run, folder, config, transport, actorsToken, firstMessages, envServersChanged, event, report } = options;
   const { heartbeatDeadlineMs, progressDeadlineMs, logLevel } = config.supervisor;
   const beatMs = heartbeatMs(config.supervisor);
-  const tls = listen.startsWith("wss:") ? serverTls(config.join) : null;
+  const tls = new URL(listen).protocol === "wss:" ? serverTls(config.join) : null;
   const { joinTokens, newToken } = joinTokensOf(config.join);
   const onBroker = isBroker(config.transport.listen);
   const guests = new Guests({
@@ -57,6 +57,7 @@ export async function openGate(listen: string, options: OpenGateOptions) {
     event,
     cut: (name, reason) => gate.cut(name, reason),
   });
+  const tokenFile = newToken === null ? null : joinPath(folder, TOKEN_FILE);
   // One listener for each set of roles, so that a guest with a sampler's token cannot say hello as an env server.
   const listeners = new Map<string, Listener>();
   let gate: Gate;
@@ -67,6 +68,7 @@ export async function openGate(listen: string, options: OpenGateOptions) {
         await transport.listen(freeAddressLike(config.transport.listen), welcoming(run, guests.admitting(roles))),
       );
     }
+    if (tokenFile !== null) writeToken(tokenFile, `${newToken}\n`);
     gate = new Gate({
       listen,
       tls,
@@ -95,10 +97,9 @@ export async function openGate(listen: string, options: OpenGateOptions) {
     // An open listener or a timer would keep this process alive.
     void guests.stop("the gate did not open");
     for (const listener of listeners.values()) await listener.close();
+    if (tokenFile !== null) rmSync(tokenFile, { force: true });
     throw error;
   }
-  const tokenFile = newToken === null ? null : joinPath(folder, TOKEN_FILE);
-  if (tokenFile !== null) writeToken(tokenFile, `${newToken}\n`);
   return {
     /** The address that a guest gives to `--join`. */
     address: gate.address,

@@ -68,7 +68,14 @@ const common = {
 const ChatBody = z.strictObject({
   ...common,
   messages: z
-    .array(z.strictObject({ role: z.enum(["system", "developer", "user", "assistant"]), content: Text }))
+    .array(
+      z.strictObject({
+        role: z.enum(["system", "developer", "user", "assistant"]),
+        content: Text,
+        // A client sends a reply back as it got the reply, with this field.
+        refusal: z.null().optional(),
+      }),
+    )
     .min(1),
   max_completion_tokens: z.int().positive().nullish(),
   logprobs: z.boolean().nullish(),
@@ -92,11 +99,14 @@ function chatAsked(raw: unknown): Asked {
   const body = checked(ChatBody, raw);
   const { messages, logprobs, top_logprobs: tops, max_tokens, max_completion_tokens } = body;
   if (typeof tops === "number" && logprobs !== true) throw invalid("top_logprobs", "needs logprobs: true");
+  const tokensMax = max_completion_tokens ?? max_tokens ?? null;
+  if ((max_tokens ?? tokensMax) !== tokensMax)
+    throw invalid("max_tokens", `is ${max_tokens}, and max_completion_tokens is ${tokensMax}; leave one of them out`);
   return {
     ...commonOf(body),
     form: "chat",
     messages: messages.map(({ role, content }) => ({ role: role === "developer" ? "system" : role, content })),
-    tokensMax: max_completion_tokens ?? max_tokens ?? null,
+    tokensMax,
     tops: logprobs === true ? streamless(body, "logprobs", tops ?? 0) : null,
   };
 }

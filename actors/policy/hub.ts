@@ -82,7 +82,8 @@ export async function hubModel(
   const { commit, files } = await listFiles(repository, revision, hub);
   const snapshot = join(folder, "snapshots", commit);
   const get = (file: string) => download(repository, commit, file, folder, hub);
-  for (const file of ["config.json", INDEX, ...TOKENIZER_FILES].filter((file) => files.has(file))) await get(file);
+  // config.json comes last of the small files. Until it is there, `isWhole` does not take the snapshot for complete.
+  for (const file of [INDEX, ...TOKENIZER_FILES, "config.json"].filter((file) => files.has(file))) await get(file);
   for (const file of needs === "weights" ? weightFiles(snapshot) : []) {
     if (!files.has(file)) throw new HubError(`${PREFIX}${repository} has no file ${file}; only safetensors are read`);
     await get(file);
@@ -160,7 +161,8 @@ interface RemoteFile {
 async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): Promise<void> {
   const { file, etag, size } = remote;
   let reason = "";
-  for (let attempt = 0; attempt < ATTEMPTS && !existsSync(blob) && lengthOf(part) < size; attempt++) {
+  const isShort = () => lengthOf(part) < size || !existsSync(part);
+  for (let attempt = 0; attempt < ATTEMPTS && !existsSync(blob) && isShort(); attempt++) {
     try {
       await append(part, remote, hub);
     } catch (error) {
@@ -170,7 +172,7 @@ async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): P
   }
   if (existsSync(blob)) return;
   const got = lengthOf(part);
-  if (got < size)
+  if (isShort())
     throw new HubError(
       `the download of ${file} broke off ${ATTEMPTS} times, the last time at byte ${got} of ${size}${reason}; run the command again to continue`,
     );

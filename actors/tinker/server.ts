@@ -23,7 +23,7 @@ import { boundedText } from "../transport/bounded-text.ts";
 export interface ServerPorts {
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
   readonly clock: Clock;
-  /** Takes the reason of the first retry of a request. */
+  /** Takes texts for the log, such as the reason for the first retry of a request. */
   readonly warn: (text: string) => void;
 }
 

@@ -66,6 +66,13 @@ export async function startTinkerTrainer(
     cancelBeat = ports.clock.after(HEARTBEAT_MS, beat);
   };
   beat();
+  const stop = async () => {
+    cancelBeat();
+    // Otherwise a model occupies one of the server's places until its session ends.
+    const unloaded = made.map(({ id }) => server.ask("unload_model", { model_id: id }, Done));
+    await settlesIn(ports.clock, UNLOAD_MS, Promise.all(unloaded));
+    server.close();
+  };
   const load = (path: string, into = model) =>
     server.result("load_weights", { model_id: into.id, path, type: "load_weights" }, Done, true);
   /** @returns the name of the saved weights at the server */
@@ -81,19 +88,17 @@ export async function startTinkerTrainer(
     await load(await save("save_weights", `s${version}`), holder);
     return save("save_weights_for_sampler", `v${version}`, holder);
   };
-  if (saved !== null) await load(saved.served);
+  if (saved !== null)
+    await load(saved.served).catch(async (error: unknown) => {
+      await stop();
+      throw error;
+    });
   const unused = () =>
     Promise.reject(new Error("engine tinker has no such method; the config should have been refused"));
   return {
     engine: `tinker, ${server.url}, ${base}`,
     workingMs: () => 0,
-    async stop() {
-      cancelBeat();
-      // Otherwise a model occupies one of the server's places until its session ends.
-      const unloaded = made.map(({ id }) => server.ask("unload_model", { model_id: id }, Done));
-      await settlesIn(ports.clock, UNLOAD_MS, Promise.all(unloaded));
-      server.close();
-    },
+    stop,
     publish: async (version) => servedVersion(version, await publish(version)),
     methods: {
       start: unused,

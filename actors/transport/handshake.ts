@@ -66,6 +66,8 @@ interface Client {
   readonly hello: Hello;
   /** True after the call of `HostHandler.joined`. This call comes before the handler's other calls, but after `asked` has returned the welcome. */
   announced: boolean;
+  /** True after the first call of `HostHandler.joined` for this peer, also after an earlier hello. */
+  joined: boolean;
 }
 
 /** Makes a `Handler` that does the handshake of each peer and then calls `handler`. */
@@ -75,6 +77,7 @@ export function welcoming(run: string, handler: HostHandler): Handler {
   function announce(peer: Peer, client: Client): void {
     if (client.announced || peer.closed) return;
     client.announced = true;
+    client.joined = true;
     handler.joined?.(peer, client.hello);
   }
 
@@ -92,12 +95,12 @@ export function welcoming(run: string, handler: HostHandler): Handler {
     if (peer.guest !== undefined && peer.guest !== hello.actor) {
       return failed("protocol", `guest ${peer.guest} said hello as ${hello.actor}`);
     }
-    const before = clients.get(peer)?.hello;
-    if (before !== undefined && (before.actor !== hello.actor || before.role !== hello.role)) {
-      const detail = `${hello.role} ${hello.actor} said hello on the connection of ${before.role} ${before.actor}`;
-      return failed("protocol", detail);
+    const before = clients.get(peer);
+    if (before !== undefined && (before.hello.actor !== hello.actor || before.hello.role !== hello.role)) {
+      const { role, actor } = before.hello;
+      return failed("protocol", `${hello.role} ${hello.actor} said hello on the connection of ${role} ${actor}`);
     }
-    const client = { hello, announced: false };
+    const client = { hello, announced: false, joined: before?.joined ?? false };
     clients.set(peer, client);
     queueMicrotask(() => {
       try {
@@ -119,7 +122,7 @@ export function welcoming(run: string, handler: HostHandler): Handler {
     closed(peer, reason) {
       const client = clients.get(peer);
       clients.delete(peer);
-      if (client?.announced) handler.left?.(peer, client.hello, reason);
+      if (client?.joined) handler.left?.(peer, client.hello, reason);
     },
   };
 }

@@ -59,10 +59,11 @@ export function connectForever(options: ReconnectOptions): Connection {
       if (pending.closed) throw new Error(`${pending.name} closed right after its welcome`);
     } catch (error) {
       const detail = describeError(error);
-      pending?.close(detail);
+      pending?.close(closedWith ?? detail);
       pending = null;
       if (closedWith !== null) return;
-      options.failed?.(detail, ++attempt, error);
+      attempt++;
+      options.failed?.(detail, attempt, error);
       wait();
       return;
     }
@@ -72,7 +73,8 @@ export function connectForever(options: ReconnectOptions): Connection {
       receiving.open(current);
       attempt = 0;
     } catch (error) {
-      options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, ++attempt, error);
+      attempt++;
+      options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, attempt, error);
       current.close(describeError(error));
     }
   }

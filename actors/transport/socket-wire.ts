@@ -35,11 +35,13 @@ export const serverLimits = ({
     sendPings: false,
   }) as const;
 
-/** The host and port for `Bun.serve`; port 0: the system chooses a free port. */
-export const boundTo = ({ hostname, port }: URL) => ({
+/** The host and port for `Bun.serve`; port 0: the system chooses a free port. A URL does not show the default port of its scheme. */
+export const boundTo = ({ protocol, hostname, port }: URL) => ({
   hostname: hostname.replace(/^\[|\]$/g, ""),
-  port: port === "" ? 0 : Number(port),
+  port: port === "" ? DEFAULT_PORTS[protocol as keyof typeof DEFAULT_PORTS] : Number(port),
 });
+
+const DEFAULT_PORTS = { "ws:": 80, "wss:": 443 } as const;
 
 /** The sending half of a client's WebSocket. */
 export const clientWire = (socket: WebSocket) => ({

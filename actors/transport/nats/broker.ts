@@ -141,10 +141,15 @@ export class Broker {
     return (this.connection.info?.max_payload ?? 2 ** 20) - 512;
   }
 
-  /** Calls `answer` with each request to connect to `name`. @returns a function that stops answering */
+  /** Calls `answer` with each request to connect to `name`. @returns a function that stops answering. @throws {Error} of the broker */
   async answerDials(name: string, answer: (dial: Msg) => void): Promise<() => Promise<void>> {
     this.#listeners++;
-    if (this.#listeners === 1) await this.#read();
+    try {
+      if (this.#listeners === 1) await this.#read();
+    } catch (error) {
+      this.#listeners--;
+      throw error;
+    }
     const dials = this.connection.subscribe(`bunraku.dial.${name}`, {
       queue: "bunraku",
       callback: (error, msg) => {

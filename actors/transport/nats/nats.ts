@@ -61,12 +61,13 @@ export class NatsTransport implements Transport {
       throw new Error(`cannot listen on ${address}: anyone could join. Set a token, or use a broker on 127.0.0.1.`);
     }
     if (fetch !== undefined) throw new Error(`cannot serve HTTP on ${address}: use the socket transport`);
+    const cannotListen = (error: unknown) => new Error(`cannot listen on ${address}: ${messageOf(error)}`);
     const broker = await this.#broker(url).catch((error: unknown) => {
-      throw new Error(`cannot listen on ${address}: ${messageOf(error)}`);
+      throw cannotListen(error);
     });
     const chosen = name ?? crypto.randomUUID();
     const peers = new ListenerPeers(handler);
-    const stop = await broker.answerDials(chosen, (request) => {
+    const answering = broker.answerDials(chosen, (request) => {
       const dial = Dial.safeParse(parsedJson(request.string()));
       const respond = (answer: z.infer<typeof DialAnswer>) => void request.respond(JSON.stringify(answer));
       if (!dial.success) {
@@ -82,6 +83,10 @@ export class NatsTransport implements Transport {
       const wire = this.#wire(broker, url, [`${id}h`, `${id}g`], () => inbox, false);
       respond({ inbox: broker.inbox });
       wire.attach(new WirePeer(`${url.host}/${chosen}#${id}`, wire, peers.handler, this.#options));
+    });
+    const stop = await answering.catch(async (error: unknown) => {
+      await this.#leave(broker, url);
+      throw cannotListen(error);
     });
     return {
       address: `${url.protocol}//${url.host}/${chosen}`,

@@ -22,6 +22,15 @@ test("compat strict leaves the layout as it is", () => {
   expect(layoutOf({ layout: "ragen-v2" }, { compat: "strict" })).toBe("ragen-v2");
 });
 
+test.each([Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN])(
+  "names %p as the value that was found",
+  (value) => {
+    expect(() => composeRunConfig([{ source: "file", values: { learner: { learningRate: value } } }])).toThrow(
+      `file: learner.learningRate: Invalid input: expected number, received ${value}, got ${value}`,
+    );
+  },
+);
+
 test("a token that HTTP cannot send is refused", () => {
   const withToken = (token: string) => composeRunConfig([{ source: "file", values: { join: { token } } }]).join.token;
   expect(withToken("a token with spaces")).toBe("a token with spaces");

@@ -390,6 +390,10 @@ describe("a key that the run would not read", () => {
     ],
     ["model: {lora: {alpha: 8}}", "model.lora.alpha is not read while model.lora.rank is 0; leave it out"],
     ["actors: workers\njoin: {listen: null}", "join.listen is not read unless actors is processes; leave it out"],
+    [
+      "engine: {name: eager, threads: 2}",
+      "engine.threads is not read by engine eager, which computes in one thread; leave it out",
+    ],
     ["prompt: {contextTurnsMax: 3}", "prompt.contextTurnsMax is not read while prompt.context is full; leave it out"],
     [
       "warmStart: {enabled: false, boards: 5}",

@@ -48,6 +48,12 @@ describe("a file", () => {
   test("may have such a line in a text", () => {
     expect(parseLayer("a: |\n  ---\n  b\n", "mine.yaml").values).toEqual({ a: "---\nb\n" });
   });
+
+  test("may have a comment before a text whose lines look like a key that is set twice", () => {
+    expect(parseLayer("a: |- # a text\n  b: 1\n  b: 2\n", "mine.yaml").values).toEqual({ a: "b: 1\nb: 2" });
+    // A comment that ends like the beginning of a text begins no text.
+    expect(() => parseLayer("a: # this ->\n  b: 1\n  b: 2\n", "mine.yaml")).toThrow("b is set twice");
+  });
 });
 
 test("a pipe is read to its end, which comes in several pieces", () => {

@@ -126,6 +126,7 @@ test.each([
   ],
   ["sampler: {count: 1025}", ["sampler.count: 1025 is more than the 1024 processes allowed on one machine"]],
   ["join: {listen: 'wss://127.0.0.1:0', certFile: c.pem}", ["join.listen: wss:// needs a certificate"]],
+  ["join: {listen: 'WSS://127.0.0.1:0'}", ["join.listen: wss:// needs a certificate"]],
   ["join: {listen: 'ws://ann@127.0.0.1:0'}", ["join.listen: the address has a user or a password"]],
   [`transport: {listen: 'nats://', token: ${token}}`, ["transport.listen: nats:// is not the address of a broker"]],
   [

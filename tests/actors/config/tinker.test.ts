@@ -86,6 +86,10 @@ test.each([
     "learner.gradClip is not read by engine tinker, whose server has no such setting; leave it out",
   ],
   [
+    { learner: { microTokensMax: 256 } },
+    "learner.microTokensMax is not read by engine tinker, whose server has no such setting; leave it out",
+  ],
+  [
     { model: { lora: { alpha: 16 } } },
     "model.lora.alpha is not read by engine tinker, whose server has no such setting; leave it out",
   ],

@@ -15,6 +15,7 @@ const BAD_TURNS: Readonly<Record<string, Partial<Turn>>> = {
   "extra 1e39": { extra: { score: 1, steps: 1e39 } },
   "extra Infinity": { extra: { score: Number.POSITIVE_INFINITY } },
   "long observation": { observation: "é".repeat(2 ** 19 + 1), ending: "over" },
+  "large extra": { extra: { ["x".repeat(2 ** 19)]: 1 }, ending: "over" },
   "long extra": { extra: Object.fromEntries(Array.from({ length: 2 ** 17 }, (_, i) => [`part ${i}`, 1])) },
 };
 
@@ -263,6 +264,16 @@ describe("an env server", () => {
     for (let i = 58; i < 100; i++) server.forget("s", `e${i}`);
     for (let i = 0; i < 42; i++) play(`f${i}`);
     expect(code(now(server, "s", step("f0", 2, long)))).toBe("env.stepped");
+  });
+
+  test("counts the names in extra as texts of a last answer", () => {
+    const { server } = makeServer({ episodesMax: 1000 });
+    for (let i = 0; i < 200; i++) {
+      now(server, "s", open(`e${i}`));
+      expect(code(now(server, "s", step(`e${i}`, 0, "large extra")))).toBe("env.stepped");
+    }
+    const isKept = (_: unknown, i: number) => code(now(server, "s", step(`e${i}`, 0, "large extra"))) === "env.stepped";
+    expect(Array.from({ length: 200 }, isKept).filter(Boolean)).toHaveLength(127);
   });
 
   test("starts an episode from the beginning when it is opened again", () => {

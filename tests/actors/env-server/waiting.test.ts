@@ -224,6 +224,21 @@ describe("an env server", () => {
     expect(env.closed).toBe(0);
   });
 
+  test("stops only after it has closed an env that was still opening", async () => {
+    const { envs, open, server } = stage();
+    const answer = open("e");
+    const stop = server.stop();
+    envs[0]!.opened.resolve(envs[0]!);
+    await stop;
+    expect(envs[0]!.closed).toBe(1);
+    expect(await answer).toMatchObject({ code: "closed" });
+    const failing = open("f");
+    const stopAgain = server.stop();
+    envs[1]!.opened.reject(new Error("refused"));
+    await stopAgain;
+    expect(await failing).toMatchObject({ code: "env" });
+  });
+
   test("stops although an env does not close", async () => {
     const { env, server, warnings, clock } = await opened({ answerMsMax: 60_000 });
     env.closing = new Promise(() => {});

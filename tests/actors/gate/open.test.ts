@@ -1,6 +1,6 @@
 /** The tokens of a gate, the file of the token that the gate makes, and what stays open afterwards. */
 import { expect, test } from "bun:test";
-import { existsSync, lstatSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
@@ -68,17 +68,24 @@ test("tokens of the config open the roles that they are for, no file has them, a
   await gate.close("enough");
 });
 
-test.each(["does not open", "is closed"])("a gate that %s keeps no process alive", async (what) => {
-  const taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
-  const port = what === "is closed" ? 0 : taken.port;
-  const child = Bun.spawn([process.execPath, "-e", OPENS_A_GATE, temporaryFolder(), `ws://127.0.0.1:${port}`], {
-    cwd: join(import.meta.dir, "../../.."),
-    stdout: "pipe",
-  });
-  expect(await new Response(child.stdout).text()).toBe(what === "is closed" ? "closed\n" : "not open\n");
-  expect(await child.exited).toBe(0);
-  await taken.stop(true);
-});
+test.each(["does not open", "cannot write its token", "is closed"])(
+  "a gate that %s keeps no process alive",
+  async (what) => {
+    const taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
+    const port = what === "does not open" ? taken.port : 0;
+    const folder = temporaryFolder();
+    const given = what === "cannot write its token" ? join(folder, "missing") : folder;
+    const child = Bun.spawn([process.execPath, "-e", OPENS_A_GATE, given, `ws://127.0.0.1:${port}`], {
+      cwd: join(import.meta.dir, "../../.."),
+      stdout: "pipe",
+      timeout: 20_000,
+    });
+    expect(await new Response(child.stdout).text()).toBe(what === "is closed" ? "closed\n" : "not open\n");
+    expect(await child.exited).toBe(0);
+    expect(readdirSync(folder)).toEqual([]);
+    await taken.stop(true);
+  },
+);
 
 const OPENS_A_GATE = `
   import { realClock } from "./actors/clock.ts";

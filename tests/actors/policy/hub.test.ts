@@ -23,6 +23,10 @@ let seen: Request_[] = [];
 /** Bytes of a large file after which the store's connection breaks, per request; none left: never. */
 let breaks: number[] = [];
 let spoil = false;
+/** Files that are empty at the Hub. */
+let empty: string[] = [];
+/** The file for which the Hub's server breaks down; null: it works. */
+let fails: string | null = null;
 let token: string | null = null;
 
 const note = (request: Request, server: string) => {
@@ -64,11 +68,13 @@ const hubServer = Bun.serve({
     const path = note(request, "hub");
     if (token !== null && request.headers.get("authorization") !== `Bearer ${token}`)
       return new Response("", { status: 401 });
-    if (path === "/api/models/tiny/qwen2/revision/main") {
-      const siblings = readdirSync(model).map((rfilename) => ({ rfilename }));
+    if (["main", COMMIT].some((revision) => path === `/api/models/tiny/qwen2/revision/${revision}`)) {
+      const siblings = [...readdirSync(model), ...empty].map((rfilename) => ({ rfilename }));
       return Response.json({ sha: COMMIT, siblings: [...siblings, { rfilename: "original/params.json" }] });
     }
     const file = path.startsWith(`/tiny/qwen2/resolve/${COMMIT}/`) ? path.split("/").at(-1)! : "";
+    if (file === fails) return new Response("", { status: 503 });
+    if (empty.includes(file)) return new Response("", { headers: { etag: `"${gitName(new Uint8Array())}"` } });
     if (!existsSync(join(model, file)) || file === "") return new Response("", { status: 404 });
     const bytes = bytesOf(file);
     if (!isLarge(file)) return new Response(bytes, { headers: { etag: `"${gitName(bytes)}"` } });
@@ -90,7 +96,7 @@ afterAll(async () => {
 
 let hub: Hub;
 beforeEach(() => {
-  [seen, breaks, spoil, token] = [[], [], false, null];
+  [seen, breaks, spoil, empty, fails, token] = [[], [], false, [], null, null];
   const cache = temporaryFolder();
   hub = {
     endpoint: hubServer.url.origin,
@@ -215,6 +221,21 @@ test("bytes that are not those that were promised are refused and removed", asyn
   ).toEqual([]);
   spoil = false;
   await checkPretrained(await get());
+});
+
+test("an empty file of the model is a file too", async () => {
+  empty = ["merges.txt"];
+  const folder = await get();
+  expect(readFileSync(join(folder, "merges.txt"), "utf8")).toBe("");
+  await checkPretrained(folder);
+});
+
+test("a download of a commit that broke before the last file is no whole model", async () => {
+  const name = parseHubName(`hf:tiny/qwen2@${COMMIT}`);
+  fails = "generation_config.json";
+  await expect(hubModel(name, hub, "tokenizer")).rejects.toThrow("cannot get generation_config.json of hf:tiny/qwen2");
+  fails = null;
+  expect(readdirSync(await hubModel(name, hub, "tokenizer"))).toContain("generation_config.json");
 });
 
 test("a cache that lost a file is filled up", async () => {

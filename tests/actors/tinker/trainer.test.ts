@@ -12,12 +12,14 @@ beforeEach(() => {
   server.asked.length = 0;
 });
 
-function start(path = "models/small") {
+type Saved = Parameters<typeof startTinkerTrainer>[1];
+
+function start(path = "models/small", saved: Saved = null) {
   const clock = new FakeClock();
   const warnings: string[] = [];
   const values = { engine: { name: "tinker", url: `${server.url}/` }, model: { path }, warmStart: { enabled: false } };
   const config = composeRunConfig([{ source: "test", values }]);
-  const trainer = startTinkerTrainer(config, null, { clock, fetch, warn: (text) => warnings.push(text) });
+  const trainer = startTinkerTrainer(config, saved, { clock, fetch, warn: (text) => warnings.push(text) });
   return { clock, warnings, trainer };
 }
 
@@ -42,6 +44,14 @@ test("a heartbeat goes at once and every 10 s, until the model is given up", asy
   expect(server.models.size).toBe(0);
   clock.advance(60_000);
   expect(server.asked.at(-1)).toBe("unload_model");
+});
+
+test("a trainer whose saved state the server has lost gives its model up", async () => {
+  const { clock, trainer } = start("models/small", { steps: 3, served: "tinker://lost" });
+  await expect(trainer).rejects.toThrow("load_weights");
+  expect(server.models.size).toBe(0);
+  // No heartbeat is to come.
+  expect(clock.waitingMs).toEqual([]);
 });
 
 test("a heartbeat without a session is a warning: the next request shows that the model is gone", async () => {

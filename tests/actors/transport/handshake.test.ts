@@ -79,6 +79,17 @@ describe("a handshake", () => {
     expect(host.seen).toEqual(["joined sampler-1 null", "joined sampler-1 ws://127.0.0.1:1"]);
   });
 
+  test("tells that an actor left also if the connection ends at once after a repeated hello", async () => {
+    const { host, peer } = await connected();
+    await sayHello(peer, me, 1000);
+    const again = sayHello(peer, { ...me, url: "ws://127.0.0.1:1" }, 1000);
+    // The host gets the hello and the close in one turn of the event loop.
+    peer.close("the process ends");
+    await expect(again).rejects.toThrow("closed before it answered hello");
+    await settle();
+    expect(host.seen).toEqual(["joined sampler-1 null", "left sampler-1: the process ends"]);
+  });
+
   test("closes a connection on which something comes before hello", async () => {
     const { host, peer } = await connected();
     expect(await peer.ask(open, 1000)).toMatchObject({ type: "failed", code: "closed" });
@@ -154,6 +165,25 @@ describe("connectForever", () => {
     expect(connection.peer()).not.toBeNull();
   });
 
+  test("waits longer after each failure also if nobody asks to hear of failures", async () => {
+    const clock = new FakeClock();
+    connectForever({
+      transport: memory(),
+      address: () => "memory:host",
+      me: () => me,
+      handler: idle,
+      clock,
+      uniform: () => 1,
+    });
+    const waits: number[] = [];
+    for (let i = 0; i < 4; i++) {
+      await settle();
+      waits.push(clock.waitingMs[0]!);
+      clock.advance(waits.at(-1)!);
+    }
+    expect(waits).toEqual([50, 100, 200, 400]);
+  });
+
   test("waits twice as long after each failure of its handler, too", async () => {
     const broken = () => {
       throw new Error("a bug");
@@ -220,6 +250,15 @@ describe("connectForever", () => {
     clock.advance(100);
     await settle();
     expect(seen[0]).toBe("opened");
+  });
+
+  test("that is closed while it connects tells the other end the reason", async () => {
+    const transport = memory();
+    const closed = Promise.withResolvers<string>();
+    await transport.listen("memory:host", { ...idle, closed: (_, reason) => closed.resolve(reason) });
+    const common = { address: () => "memory:host", me: () => me, handler: idle, clock: new FakeClock() };
+    connectForever({ ...common, transport, uniform: () => 1 }).close("the run is over");
+    expect(await closed.promise).toBe("the run is over");
   });
 
   test("does nothing more once it is closed", async () => {

@@ -83,7 +83,9 @@ async function streamsOf({ port }: BrokerProcess) {
 }
 
 /** A broker whose work queue is there before the run, with limits of its own. */
-async function brokerWithQueue(limits: { readonly max_bytes?: number; readonly max_msg_size?: number }) {
+async function brokerWithQueue(
+  limits: Readonly<Partial<Record<"max_bytes" | "max_msg_size" | "max_consumers", number>>>,
+) {
   const broker = await brokerOf();
   const { manager } = await streamsOf(broker);
   const subjects = ["bunraku.work.>"];
@@ -387,6 +389,21 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     const broker = await brokerOf();
     const address = `tls://127.0.0.1:${broker.port}/learner`;
     await expect(actor().listen(address)).rejects.toThrow(`cannot listen on ${address}: `);
+  });
+
+  test("that gives a listener no reader is refused in one line, and the next attempt asks again", async () => {
+    const { broker } = await brokerWithQueue({ max_consumers: 1 });
+    const first = new NatsTransport(limits);
+    const { close } = await first.listen(`${broker.address}/env-server-0`, {
+      told() {},
+      asked: (_, ask) => taken(ask),
+    });
+    const second = actor();
+    const wanted = `${broker.address}/learner`;
+    const refusal = `cannot listen on ${wanted}: maximum consumers limit reached`;
+    await expect(second.listen(wanted)).rejects.toThrow(refusal);
+    await expect(second.listen(wanted)).rejects.toThrow(refusal);
+    await close();
   });
 
   test("without streams is refused in one line", async () => {
