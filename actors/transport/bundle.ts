@@ -69,21 +69,21 @@ function bundleOf(frames: readonly Frame[]): Uint8Array {
   return bytes;
 }
 
-/** Gives a peer the frames of a message, one by one. The peer refuses a bundle that ends inside a frame. */
+/** Gives a peer the frames of a message, one by one. The peer refuses a bundle without a frame, with an empty frame, or that ends inside a frame. */
 export function takeMessage(peer: Pick<WirePeer, "receive" | "refuse" | "closed">, message: Uint8Array): void {
   if (message[0] !== BUNDLE) {
     peer.receive(message);
     return;
   }
   const view = new DataView(message.buffer, message.byteOffset, message.byteLength);
-  for (let at = 1; at < message.byteLength && !peer.closed; ) {
+  let fault = message.byteLength === 1 ? "has no frame" : null;
+  for (let at = 1; at < message.byteLength && fault === null && !peer.closed; ) {
     const from = at + LENGTH_BYTES;
-    const to = from <= message.byteLength ? from + view.getUint32(at) : from;
-    if (to > message.byteLength) {
-      peer.refuse("badFrame", `bad frame: a bundle of ${message.byteLength} bytes ends inside a frame`);
-      return;
-    }
-    peer.receive(message.subarray(from, to));
+    const to = from <= message.byteLength ? from + view.getUint32(at) : Number.POSITIVE_INFINITY;
+    if (to > message.byteLength) fault = "ends inside a frame";
+    else if (to === from) fault = "has an empty frame";
+    else peer.receive(message.subarray(from, to));
     at = to;
   }
+  if (fault !== null) peer.refuse("badFrame", `bad frame: a bundle of ${message.byteLength} bytes ${fault}`);
 }

@@ -91,11 +91,13 @@ describe("a wire that bundles", () => {
 });
 
 test.each([
-  [[0xc1, 0, 0, 0], []],
-  [[0xc1, 0, 0, 0, 3, 0x92, 1], []],
-  [[0xc1, 0, 0, 0, 2, 0x92, 1, 0xff, 0xff, 0xff, 0xff], [frameOf(1)]],
-])("a bundle that ends inside a frame is refused, case %#", (bytes, frames) => {
-  const refusals = [`bad frame: a bundle of ${bytes.length} bytes ends inside a frame`];
+  ["has no frame", [0xc1], []],
+  ["has an empty frame", [0xc1, 0, 0, 0, 2, 0x92, 1, 0, 0, 0, 0], [frameOf(1)]],
+  ["ends inside a frame", [0xc1, 0, 0, 0], []],
+  ["ends inside a frame", [0xc1, 0, 0, 0, 3, 0x92, 1], []],
+  ["ends inside a frame", [0xc1, 0, 0, 0, 2, 0x92, 1, 0xff, 0xff, 0xff, 0xff], [frameOf(1)]],
+])("a bundle that %s is refused, case %#", (fault, bytes, frames) => {
+  const refusals = [`bad frame: a bundle of ${bytes.length} bytes ${fault}`];
   expect(taken([Uint8Array.from(bytes)])).toEqual({ frames, refusals });
 });
 
