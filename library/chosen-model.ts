@@ -7,6 +7,7 @@ import { ConfigError, messageOf } from "../actors/errors.ts";
 import { envsText, envsWithRules } from "../actors/play/envs-of-run.ts";
 import { type Hub, hubCache, hubModel, isHubName, parseHubName } from "../actors/policy/hub.ts";
 import { checkPretrained, policyOf } from "../actors/policy/pretrained.ts";
+import { isEncrypted } from "../actors/transport/address.ts";
 import { serverTls } from "../actors/transport/tls.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import { baseOf } from "../model/policy/model-config.ts";
@@ -72,8 +73,7 @@ export function checkRun(config: RunConfig, machine: Machine = thisMachine): voi
     );
   }
   checkData(config);
-  if (config.join.listen !== null && new URL(config.join.listen).protocol === "wss:")
-    expectPossible("", () => serverTls(config.join));
+  if (config.join.listen !== null && isEncrypted(config.join.listen)) expectPossible("", () => serverTls(config.join));
   // The learner checks each device before it computes. This check takes a millisecond without CUDA, and comes before any actor starts.
   if (config.engine.device === "cuda")
     expectPossible("engine.device: cuda cannot be used: ", () => learnerEngine(config, 1, machine));

@@ -13,7 +13,7 @@ import {
   sharedGroups,
   tagOf,
 } from "../play/envs-of-run.ts";
-import { isBroker, isLoopback } from "../transport/address.ts";
+import { isBroker, isEncrypted, isLoopback } from "../transport/address.ts";
 import { ESTIMATOR_FACTS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
 import { TREATMENT_OF_RUNG } from "./health.ts";
@@ -313,7 +313,7 @@ function* joinRules(config: RunConfig): Generator<string> {
     else if (join.listen === null)
       yield `${path}: the count is 0, and with join.listen null no other machine can lend any; raise the count, or set join.listen`;
   }
-  const encrypted = join.listen !== null && new URL(join.listen).protocol === "wss:";
+  const encrypted = join.listen !== null && isEncrypted(join.listen);
   if (encrypted && (join.certFile === null || join.keyFile === null))
     yield "join.listen: wss:// needs a certificate; set join.certFile and join.keyFile";
   const certificates = join.certFile ?? join.keyFile ?? join.clientCaFile;

@@ -20,7 +20,7 @@ import { cursorText } from "./stream.ts";
 
 export interface ApiContext {
   readonly store: Store;
-  /** The starts of the run, read anew at each call, and the config with which this context was made. @throws {Error} if the starts cannot be read */
+  /** Each call reads the starts of the run. The config is that of the moment when this context was made. @throws {Error} if the starts cannot be read */
   readonly setup: () => answers.SetupAnswer;
   readonly play: answers.PlayAnswer;
   /** Tokenizer and chat template of this run's policy; null if unknown. */

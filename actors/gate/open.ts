@@ -14,7 +14,7 @@ import type { JoinSettings } from "../process/join.ts";
 import { type ActorView, type Messages, PROTOCOL_VERSION, type Tell } from "../protocol.ts";
 import { Guests, type GuestsOptions } from "../supervisor/guests.ts";
 import { actorsOf } from "../supervisor/roster.ts";
-import { freeAddressLike, isBroker } from "../transport/address.ts";
+import { freeAddressLike, isBroker, isEncrypted } from "../transport/address.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { serverTls } from "../transport/tls.ts";
 import { type Listener, type Problem, TRANSPORT_LIMITS, type Transport } from "../transport/transport.ts";
@@ -44,7 +44,7 @@ export async function openGate(listen: string, options: OpenGateOptions) {
   const { run, folder, config, transport, actorsToken, firstMessages, envServersChanged, event, report } = options;
   const { heartbeatDeadlineMs, progressDeadlineMs, logLevel } = config.supervisor;
   const beatMs = heartbeatMs(config.supervisor);
-  const tls = new URL(listen).protocol === "wss:" ? serverTls(config.join) : null;
+  const tls = isEncrypted(listen) ? serverTls(config.join) : null;
   const { joinTokens, newToken } = joinTokensOf(config.join);
   const onBroker = isBroker(config.transport.listen);
   const guests = new Guests({

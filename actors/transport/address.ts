@@ -15,6 +15,9 @@ export const noProxyHere = (url: string | URL): { proxy?: never } =>
 
 export const ANY_PORT = "ws://127.0.0.1:0";
 
+/** True if the address of a WebSocket uses TLS. A scheme may have capitals. */
+export const isEncrypted = (address: string): boolean => new URL(address).protocol === "wss:";
+
 /** True if messages to this address go through a NATS broker. */
 export const isBroker = (address: string): boolean => /^(nats|tls):/.test(address);
 

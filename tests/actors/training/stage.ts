@@ -181,3 +181,20 @@ export class Stage {
     }
   }
 }
+
+/** A run without success that rolls back from update 4 to 3. */
+export function rollingBack(changed: Sections = {}): Stage {
+  const stage = new Stage({
+    validate: { episodes: 3, everyUpdates: 100 },
+    checkpoint: { everyUpdates: 1 },
+    health: {
+      ladder: ["roll-back"],
+      interveneAt: "warning",
+      trap: { startUpdates: 1, patience: 1, spreadShare: 0.95 },
+    },
+    ...changed,
+  });
+  stage.outcome = (ticket) => outcomeOf(ticket, false);
+  stage.spreads = [2, 2, 2, 1];
+  return stage;
+}

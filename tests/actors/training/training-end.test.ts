@@ -3,7 +3,7 @@ import { CheckpointError } from "../../../actors/checkpoint/checkpoint.ts";
 import { RunError } from "../../../actors/errors.ts";
 import { type Solved, startOfRun } from "../../../actors/training/progress.ts";
 import { judgeValidation } from "../../../actors/training/training.ts";
-import { configOf, outcomeOf, Stage } from "./stage.ts";
+import { configOf, outcomeOf, rollingBack, Stage } from "./stage.ts";
 
 const config = configOf({ health: { stopEarly: ["solved"], stops: { solvedValidations: 1 } } });
 const context = { config, log: { line: () => {}, event: () => {} } };
@@ -64,17 +64,7 @@ test("a run that was stopped in its last validation, and resumed, saves this val
 });
 
 test("a run whose disk is full from its roll-back on loses only the updates after the roll-back", async () => {
-  const stage = new Stage({
-    validate: { episodes: 3, everyUpdates: 100 },
-    checkpoint: { everyUpdates: 1 },
-    health: {
-      ladder: ["roll-back"],
-      interveneAt: "warning",
-      trap: { startUpdates: 1, patience: 1, spreadShare: 0.95 },
-    },
-  });
-  stage.outcome = (ticket) => outcomeOf(ticket, false);
-  stage.spreads = [2, 2, 2, 1];
+  const stage = rollingBack();
   stage.saving = ({ health }) => {
     if (health.control.round > 0) throw new CheckpointError("the disk is full");
   };

@@ -8,7 +8,7 @@ import type { Ticket } from "../../../actors/protocol.ts";
 import type { Progress } from "../../../actors/training/progress.ts";
 import { trainingTickets } from "../../../actors/training/tickets-to-play.ts";
 import { figure } from "../../figure.ts";
-import { configOf, outcomeOf, type Sections, Stage } from "./stage.ts";
+import { configOf, outcomeOf, rollingBack, type Sections, Stage } from "./stage.ts";
 
 const WHOLE = [
   "publish 1",
@@ -268,18 +268,7 @@ describe("async mode", () => {
   });
 
   test("plays nothing with a policy that a roll-back gave up", async () => {
-    const stage = new Stage({
-      learner,
-      validate: { episodes: 3, everyUpdates: 100 },
-      checkpoint: { everyUpdates: 1 },
-      health: {
-        ladder: ["roll-back"],
-        interveneAt: "warning",
-        trap: { startUpdates: 1, patience: 1, spreadShare: 0.95 },
-      },
-    });
-    stage.outcome = (ticket) => outcomeOf(ticket, false);
-    stage.spreads = [2, 2, 2, 1];
+    const stage = rollingBack({ learner });
     await stage.training.run();
     const rolledBack = stage.calls.indexOf("restore 3");
     expect(stage.calls[rolledBack + 1]).toBe("publish 6");

@@ -119,6 +119,17 @@ describe("a handshake", () => {
 });
 
 describe("connectForever", () => {
+  /** How long the connection waits after each of so many failed attempts. */
+  async function waitsOf(clock: FakeClock, attempts: number): Promise<number[]> {
+    const waits: number[] = [];
+    for (let i = 0; i < attempts; i++) {
+      await settle();
+      waits.push(clock.waitingMs[0]!);
+      clock.advance(waits.at(-1)!);
+    }
+    return waits;
+  }
+
   function setup(address = () => "memory:host", uniform = () => 1, opened = () => {}) {
     const transport = memory();
     const clock = new FakeClock();
@@ -148,13 +159,7 @@ describe("connectForever", () => {
 
   test("waits twice as long after each failure, up to a limit, and connects when the listener is there", async () => {
     const { transport, clock, seen, failures, connection } = setup();
-    const waits: number[] = [];
-    for (let i = 0; i < 7; i++) {
-      await settle();
-      waits.push(clock.waitingMs[0]!);
-      clock.advance(waits.at(-1)!);
-    }
-    expect(waits).toEqual([50, 100, 200, 400, 800, 1000, 1000]);
+    expect(await waitsOf(clock, 7)).toEqual([50, 100, 200, 400, 800, 1000, 1000]);
     await settle();
     await transport.listen("memory:host", welcoming("run-1", new Host()));
     clock.advance(1000);
@@ -165,7 +170,7 @@ describe("connectForever", () => {
     expect(connection.peer()).not.toBeNull();
   });
 
-  test("waits longer after each failure also if nobody asks to hear of failures", async () => {
+  test("waits longer after each failure without a function for failures, too", async () => {
     const clock = new FakeClock();
     connectForever({
       transport: memory(),
@@ -175,13 +180,7 @@ describe("connectForever", () => {
       clock,
       uniform: () => 1,
     });
-    const waits: number[] = [];
-    for (let i = 0; i < 4; i++) {
-      await settle();
-      waits.push(clock.waitingMs[0]!);
-      clock.advance(waits.at(-1)!);
-    }
-    expect(waits).toEqual([50, 100, 200, 400]);
+    expect(await waitsOf(clock, 4)).toEqual([50, 100, 200, 400]);
   });
 
   test("waits twice as long after each failure of its handler, too", async () => {
@@ -190,14 +189,8 @@ describe("connectForever", () => {
     };
     const { transport, clock, failures, connection } = setup(undefined, undefined, broken);
     await transport.listen("memory:host", welcoming("run-1", new Host()));
-    const waits: number[] = [];
-    for (let i = 0; i < 4; i++) {
-      await settle();
-      waits.push(clock.waitingMs[0]!);
-      clock.advance(waits.at(-1)!);
-    }
     // The first attempt came before there was a listener.
-    expect(waits).toEqual([50, 100, 200, 400]);
+    expect(await waitsOf(clock, 4)).toEqual([50, 100, 200, 400]);
     expect(failures.slice(1)).toEqual(
       [2, 3, 4].map((attempt) => `${attempt}: the handler of memory:host failed: Error: a bug`),
     );
